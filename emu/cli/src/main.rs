@@ -1,0 +1,2 @@
+//! The `crosscall` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! guests_sched
