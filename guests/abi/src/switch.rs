@@ -1,0 +1,304 @@
+//! Boot switches of the guest kernel: names, legal values, defaults, help.
+//!
+//! The table holds what works, nothing planned. The kernel refuses anything else on its command
+//! line, and the host checks `--guest` and `--vary` against the same table before it boots.
+
+use core::fmt;
+
+/// Legal values of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// A decimal integer in this closed range.
+    Integer {
+        /// Smallest legal value.
+        min: u64,
+        /// Largest legal value.
+        max: u64,
+    },
+    /// CPU numbers, as `3`, `0-7`, `1,4-5` or `all`. CPUs that do not exist are refused at boot.
+    CpuList,
+}
+
+/// One boot switch.
+#[derive(Clone, Copy, Debug)]
+pub struct Switch {
+    /// Key on the command line.
+    pub name: &'static str,
+    /// What may stand behind the `=`.
+    pub values: Values,
+    /// Value when the key is absent; checks like any other.
+    pub default: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+const fn word(
+    name: &'static str,
+    words: &'static [&'static str],
+    default: &'static str,
+    help: &'static str,
+) -> Switch {
+    Switch { name, values: Values::OneOf(words), default, help }
+}
+
+const fn number(
+    name: &'static str,
+    min: u64,
+    max: u64,
+    default: &'static str,
+    help: &'static str,
+) -> Switch {
+    Switch { name, values: Values::Integer { min, max }, default, help }
+}
+
+const fn cpus(name: &'static str, default: &'static str, help: &'static str) -> Switch {
+    Switch { name, values: Values::CpuList, default, help }
+}
+
+const ZERO_ONE: &[&str] = &["0", "1"];
+
+/// Most CPUs that one list switch can name.
+pub const CPU_LIST_MAX: usize = crate::layout::CPUS_MAX;
+
+/// All boot switches.
+#[rustfmt::skip]
+pub const SWITCHES: &[Switch] = &[
+    // Policies.
+    word("call_idle", &["revert", "need_resched", "notify_ipi", "sm_idle"], "need_resched",
+        "how a remote call reaches an idle CPU"),
+    word("idle", &["poll", "mwait", "halt"], "mwait", "what an idle CPU does"),
+    word("polling_once", ZERO_ONE, "0",
+        "1: set POLLING once at the top of the idle loop, clear it only after the wake"),
+    word("newidle", &["on", "off", "skip_from_idle"], "on",
+        "balance before going idle; it ends at the overload test, as there are no domains yet"),
+    word("ttwu_queue", &["off"], "off", "wake by queueing on the target; off locks its run queue"),
+    word("preempt", &["cfs", "always", "never"], "cfs", "preemption test at wake-up"),
+    word("lock", &["queued", "ticket"], "queued", "kind of the kernel's spinlocks"),
+    word("nohz", ZERO_ONE, "1", "1: no tick on idle CPUs"),
+    word("HZ", &["100", "250", "1000"], "250", "ticks per second on busy CPUs"),
+    number("path_cost.schedule_idle", 0, 1_000_000, "0",
+        "cycles of dependent work added inside schedule_idle"),
+    word("broken", &["none", "no_barrier", "flush_first"], "none",
+        "deliberate bug of the idle loop, for tests of the tests"),
+    // What to run.
+    word("bench", &["none", "idle", "ipistorm", "c2c", "scenario", "lostcall"], "none",
+        "workload after boot; none exits at once"),
+    number("jitter", 0, 63, "63", "largest seeded spin in cycles before each operation"),
+    // bench=idle
+    number("duration_us", 1, 60_000_000, "1000000", "idle: simulated time until exit"),
+    // bench=ipistorm
+    number("numipi", 1, 10_000_000, "2000", "ipistorm: calls per calling CPU"),
+    word("single", ZERO_ONE, "1", "ipistorm: 1 calls one CPU, 0 all others"),
+    number("offset", 0, 1023, "8", "ipistorm: target is own number plus this, modulo all CPUs"),
+    cpus("cpulist", "8", "ipistorm: CPUs that call"),
+    word("wait", ZERO_ONE, "1", "ipistorm, scenario: 1 waits until the function ran"),
+    number("warmup", 0, 1_000_000, "200", "ipistorm: calls before the measured region"),
+    // bench=c2c
+    cpus("c2c_a", "0", "c2c: first CPU of each pair"),
+    cpus("c2c_b", "1", "c2c: second CPU of each pair"),
+    number("c2c_home", 0, 63, "0", "c2c: node that owns the ping-pong line"),
+    number("iters", 1, 1_000_000, "100", "c2c: round trips per sample"),
+    number("c2c_samples", 1, 100_000, "10", "c2c: samples per pair"),
+    // bench=scenario
+    word("op", &["call_single", "call_many", "resched", "wake", "none"], "none",
+        "scenario: operation inside the region"),
+    word("pre", &["call_single", "call_many", "resched", "wake", "none"], "none",
+        "scenario: operation of the first caller just before the region"),
+    cpus("from", "0", "scenario, lostcall: CPUs that operate, at the same time"),
+    cpus("to", "1", "scenario, lostcall: target CPUs"),
+    word("state", &["idle", "running"], "idle", "scenario: what the targets do before"),
+    number("times", 1, 1_000_000, "1", "scenario: operations of each caller, back to back"),
+    number("settle_us", 1, 100_000, "50", "scenario: time to settle before and after"),
+    // bench=lostcall
+    number("tries", 1, 100_000_000, "10000", "lostcall: calls"),
+    number("spread", 0, 1_000_000, "4096", "lostcall: largest seeded spin before a call, cycles"),
+    number("bound_us", 1, 1_000_000, "50", "lostcall: a call not served within this is lost"),
+];
+
+/// Why a switch was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchError<'a> {
+    /// There is no switch of that name.
+    UnknownKey {
+        /// What was asked for.
+        key: &'a str,
+    },
+    /// The switch does not take that value.
+    BadValue {
+        /// Name of the switch.
+        key: &'static str,
+        /// What was asked for.
+        value: &'a str,
+        /// What it takes.
+        values: Values,
+    },
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Values::OneOf(words) => {
+                for (at, word) in words.iter().enumerate() {
+                    write!(f, "{}{word}", if at == 0 { "" } else { "|" })?;
+                }
+                Ok(())
+            }
+            Values::Integer { min, max } => write!(f, "{min}..{max}"),
+            Values::CpuList => f.write_str("cpu list such as 0-7,12 or all"),
+        }
+    }
+}
+
+impl fmt::Display for SwitchError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SwitchError::UnknownKey { key } => {
+                write!(f, "unknown switch {key}")?;
+                for (at, near) in near_names(key).enumerate() {
+                    write!(f, "{}{near}", if at == 0 { "; did you mean " } else { " or " })?;
+                }
+                Ok(())
+            }
+            SwitchError::BadValue { key, value, values } => {
+                write!(f, "{key}={value}: takes {values}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SwitchError<'_> {}
+
+/// The switch of that name, if there is one.
+pub fn find(name: &str) -> Option<&'static Switch> {
+    SWITCHES.iter().find(|switch| switch.name == name)
+}
+
+/// Checks that `key=value` is a legal switch, and returns it.
+///
+/// Errors: `UnknownKey`, `BadValue`.
+pub fn check_switch<'a>(key: &'a str, value: &'a str) -> Result<&'static Switch, SwitchError<'a>> {
+    let switch = find(key).ok_or(SwitchError::UnknownKey { key })?;
+    let is_legal = match switch.values {
+        Values::OneOf(words) => words.contains(&value),
+        Values::Integer { min, max } => {
+            parse_number(value).is_some_and(|number| (min..=max).contains(&number))
+        }
+        Values::CpuList => parse_cpu_list(value, |_| ()),
+    };
+    if is_legal {
+        Ok(switch)
+    } else {
+        Err(SwitchError::BadValue { key: switch.name, value, values: switch.values })
+    }
+}
+
+/// A decimal number without sign; `None` when it is none or does not fit.
+pub fn parse_number(text: &str) -> Option<u64> {
+    // `str::parse` would take a leading plus.
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// Calls `each` with the inclusive ranges of a CPU list; `all` is the range of every CPU number.
+///
+/// Returns whether the text is a list; `each` may have been called before that is known.
+pub fn parse_cpu_list(text: &str, mut each: impl FnMut(core::ops::RangeInclusive<usize>)) -> bool {
+    if text == "all" {
+        each(0..=CPU_LIST_MAX - 1);
+        return true;
+    }
+    text.split(',').all(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (parse_number(first), parse_number(last)) {
+            (Some(first), Some(last)) if first <= last && last < CPU_LIST_MAX as u64 => {
+                each(first as usize..=last as usize);
+                true
+            }
+            _ => false,
+        }
+    })
+}
+
+/// Longest name for which a distance is computed, in bytes.
+const NEAR_BYTES_MAX: usize = 40;
+
+/// Names of switches that are close to `key`: two edits at most, or one begins with the other.
+pub fn near_names(key: &str) -> impl Iterator<Item = &'static str> {
+    SWITCHES.iter().map(|switch| switch.name).filter(move |name| is_near(name, key))
+}
+
+fn is_near(name: &str, key: &str) -> bool {
+    let is_prefix = key.len() >= 3 && (name.starts_with(key) || key.starts_with(name));
+    is_prefix || edit_distance(name.as_bytes(), key.as_bytes()).is_some_and(|edits| edits <= 2)
+}
+
+/// Levenshtein distance; `None` for texts too long to be worth it.
+fn edit_distance(a: &[u8], b: &[u8]) -> Option<usize> {
+    if a.len() > NEAR_BYTES_MAX || b.len() > NEAR_BYTES_MAX {
+        return None;
+    }
+    let mut row = [0usize; NEAR_BYTES_MAX + 1];
+    for (at, cell) in row.iter_mut().enumerate() {
+        *cell = at;
+    }
+    for (i, byte_a) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, byte_b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(!byte_a.eq_ignore_ascii_case(byte_b));
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    Some(row[b.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    #[test]
+    fn names_are_unique_and_defaults_are_legal() {
+        for (at, switch) in SWITCHES.iter().enumerate() {
+            assert!(SWITCHES[..at].iter().all(|other| other.name != switch.name), "{switch:?}");
+            assert!(check_switch(switch.name, switch.default).is_ok(), "{switch:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let cases = [
+            ("call_idle", "sm_idle", true),
+            ("call_idle", "off", false),
+            ("numipi", "100000", true),
+            ("numipi", "0", false),
+            ("numipi", "+5", false),
+            ("numipi", "", false),
+            ("cpulist", "0-3,9", true),
+            ("cpulist", "all", true),
+            ("cpulist", "3-1", false),
+            ("cpulist", "1,", false),
+            ("cpulist", "1024", false),
+            ("ttwu_queue", "always", false),
+        ];
+        for (key, value, is_legal) in cases {
+            assert_eq!(check_switch(key, value).is_ok(), is_legal, "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_names_its_neighbours() {
+        let near = |key| near_names(key).collect::<Vec<_>>();
+        assert_eq!(near("cal_idle"), ["call_idle"]);
+        assert!(near("hz").contains(&"HZ"));
+        assert_eq!(near("frobnicate"), [""; 0]);
+        let text = check_switch("numip", "5").expect_err("unknown").to_string();
+        assert_eq!(text, "unknown switch numip; did you mean numipi");
+        let text = check_switch("idle", "sleep").expect_err("bad").to_string();
+        assert_eq!(text, "idle=sleep: takes poll|mwait|halt");
+    }
+}
