@@ -1,0 +1,174 @@
+//! The port: all that instruction code may ask of the engine, for either ISA.
+//!
+//! An instruction is ordinary straight code over a `Port`. A request that cannot be served at once
+//! returns `Wait`; the instruction then returns at once **without having changed architectural
+//! state**, and the engine runs it again from its start when the time has come. Requests that were
+//! already served are answered from the *step log* (`engine.md` L13): they are not repeated, so
+//! the code must make the same requests in the same order each time. Hence the one rule for
+//! instruction bodies: first all requests, then all changes of registers.
+//!
+//! Translations are steps too, see [`Port::translated`]: a page that was found once stays found
+//! until the instruction ends.
+
+use emu_sim::{LineAddr, PhysAddr, SimTime};
+
+use crate::timing::OpTiming;
+use crate::wait::{MonitorState, Signal};
+
+/// The instruction is not complete; the engine runs it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait;
+
+/// How a time read is ordered (`engine.md` I2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeOrder {
+    /// At max(issue, now): RDTSC.
+    Early,
+    /// After all older instructions: RDTSCP, RDTSC behind LFENCE.
+    Retired,
+}
+
+/// What has to be finished before younger instructions start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Older instructions complete, the store buffer may stay full: LFENCE.
+    Load,
+    /// The store buffer is empty too: MFENCE, serialising instructions, uncached accesses.
+    Full,
+}
+
+/// Whom a signal addresses, in the words of the interrupt architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One cpu by architectural id (x2APIC id or packed MPIDR affinity).
+    ArchId(u32),
+    /// Every cpu.
+    All,
+    /// Every cpu but the sender.
+    AllButSelf,
+    /// Every cpu receives it and decides by its own registers whether it is meant.
+    Match(u64),
+}
+
+/// One access to a device, memory mapped or by port, that leaves the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceAccess {
+    /// Address space.
+    pub space: Space,
+    /// Physical address or port number.
+    pub addr: u64,
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// Value of a write; `None` reads.
+    pub write: Option<u64>,
+}
+
+/// Address space of a device access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Uncached physical memory.
+    Memory,
+    /// x86 I/O ports.
+    Port,
+}
+
+/// What instruction code may ask of the engine.
+pub trait Port {
+    /// Starts an instruction: computes its dispatch and issue times from operands and width.
+    fn dispatch(&mut self, timing: &OpTiming);
+
+    /// Adds `cycles` to the latency of the running instruction (microcoded forms).
+    fn extra_latency(&mut self, cycles: u32);
+
+    /// Younger instructions dispatch only after this one has retired.
+    fn serialise(&mut self);
+
+    /// Ends a branch: `mispredicted` costs the redirect.
+    fn branch(&mut self, mispredicted: bool);
+
+    /// Looks into the step log for a translation already found by this run of the instruction, in
+    /// order of request. `None`: translate now, and report by [`Port::translated`].
+    fn logged_translation(&mut self) -> Option<u64>;
+
+    /// Records a finished translation as a step: `entry` is opaque to the engine. Loads and atomic
+    /// updates made by the page walk since [`Port::begin_walk`] leave the log, as a translation
+    /// that is logged is never walked again.
+    fn translated(&mut self, entry: u64);
+
+    /// Marks the start of a page walk in the step log.
+    fn begin_walk(&mut self);
+
+    /// Reads `size` bytes (1, 2, 4, 8) that lie in one line of write-back memory.
+    fn load(&mut self, pa: PhysAddr, size: u8) -> Result<u64, Wait>;
+
+    /// Reads 16 bytes that lie in one line of write-back memory.
+    fn load_wide(&mut self, pa: PhysAddr) -> Result<u128, Wait>;
+
+    /// Buffers a store of `size` bytes (1, 2, 4, 8) that lie in one line.
+    fn store(&mut self, pa: PhysAddr, size: u8, value: u64) -> Result<(), Wait>;
+
+    /// Buffers a store of 16 bytes that lie in one line.
+    fn store_wide(&mut self, pa: PhysAddr, value: u128) -> Result<(), Wait>;
+
+    /// Reads, and if `change` returns a value writes, `size` bytes (1 to 8, or 16) of one line with
+    /// nothing in between. The store buffer is empty first. Returns the old value. The line is
+    /// taken for writing even if nothing is written, as x86 does.
+    fn rmw(
+        &mut self,
+        pa: PhysAddr,
+        size: u8,
+        change: &mut dyn FnMut(u128) -> Option<u128>,
+    ) -> Result<u128, Wait>;
+
+    /// Makes the line of code at `pa` present for fetch; the bytes are then read by
+    /// [`Port::code_bytes`].
+    fn fetch(&mut self, pa: PhysAddr) -> Result<(), Wait>;
+
+    /// Copies code bytes of one page into `out`; no timing, call `fetch` for the lines first.
+    fn code_bytes(&mut self, pa: PhysAddr, out: &mut [u8]);
+
+    /// Version of the page's code: grows with every store to a page that was decoded.
+    fn code_version(&mut self, page: u64) -> u32;
+
+    /// Notes that blocks of this page are decoded, so that stores to it count as code changes.
+    fn note_code(&mut self, page: u64);
+
+    /// Whether an own store to a decoded page was buffered since the last call: the block ends.
+    fn take_code_store(&mut self) -> bool;
+
+    /// Waits for older instructions, and stores as asked.
+    fn fence(&mut self, fence: Fence) -> Result<(), Wait>;
+
+    /// Removes the line from all caches of the machine, keeping its value.
+    fn flush_line(&mut self, pa: PhysAddr) -> Result<(), Wait>;
+
+    /// Performs a device access; the store buffer is empty first. Returns the value read, or 0.
+    fn device(&mut self, access: DeviceAccess) -> Result<u64, Wait>;
+
+    /// Arms this cpu's monitor on the line of `pa`, which is read.
+    fn arm_monitor(&mut self, pa: PhysAddr) -> Result<(), Wait>;
+
+    /// State of this cpu's monitor.
+    fn monitor(&self) -> MonitorState;
+
+    /// Disarms this cpu's monitor.
+    fn disarm_monitor(&mut self);
+
+    /// Sends a signal to other cpus (or this one): leaves at the instruction's issue; with
+    /// `ordered`, after the store buffer is empty.
+    fn signal(&mut self, target: Target, signal: Signal, ordered: bool) -> Result<(), Wait>;
+
+    /// Sets or clears this cpu's one timer: at `at` the engine calls `Isa::timer`.
+    fn set_timer(&mut self, at: Option<SimTime>);
+
+    /// Simulated time as read by an instruction. Never falls on one cpu.
+    fn time(&mut self, order: TimeOrder) -> SimTime;
+
+    /// Writes a line of the report on unimplemented instructions, once per address.
+    fn report_unimplemented(&mut self, rip: u64, bytes: &[u8]);
+
+    /// Line of `pa` is under this cpu's armed monitor.
+    fn is_monitored(&self, line: LineAddr) -> bool {
+        self.monitor() == MonitorState::Armed(line)
+    }
+}

@@ -1,0 +1,82 @@
+//! Waiting as a value: run states, reasons, causes, and the monitor.
+
+use emu_sim::{LineAddr, SimTime};
+
+/// MONITOR hardware of one cpu, in the manual's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MonitorState {
+    /// No address is watched.
+    #[default]
+    Unarmed,
+    /// The line is watched.
+    Armed(LineAddr),
+    /// A store came; a wait on the monitor falls through.
+    Triggered,
+}
+
+/// What reaches a cpu from outside, on either ISA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A maskable interrupt of this vector (x86).
+    Interrupt {
+        /// Vector.
+        vector: u8,
+        /// Level triggered.
+        level: bool,
+        /// Logical destination still to be matched by the receiver, or `None`.
+        logical: Option<u64>,
+    },
+    /// A non-maskable interrupt.
+    Nmi,
+    /// INIT.
+    Init,
+    /// Start-up IPI with its page.
+    Startup(u8),
+}
+
+/// What a cpu waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// HLT or WFI: an interrupt.
+    Halt,
+    /// MWAIT and kin: a store to the monitored line, or an interrupt.
+    Monitor,
+    /// TPAUSE: time or interrupt.
+    Pause,
+    /// A power state by port or firmware: an interrupt.
+    Power,
+    /// INIT was received; a start-up IPI is awaited.
+    Startup,
+    /// Shutdown after a triple fault.
+    Shutdown,
+}
+
+/// A request to wait, made by the instruction that enters it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitRequest {
+    /// What for.
+    pub reason: WaitReason,
+    /// Index of the idle state in the machine's table, or `None` for a wait without state.
+    pub state: Option<u8>,
+    /// Wake also for interrupts that are masked (MWAIT ECX\[0\]).
+    pub wake_on_masked: bool,
+    /// Latest end.
+    pub deadline: Option<SimTime>,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WakeCause {
+    /// A store to the monitored line.
+    MonitorStore,
+    /// An interrupt.
+    Interrupt,
+    /// A non-maskable interrupt.
+    Nmi,
+    /// INIT or start-up.
+    Reset,
+    /// The deadline.
+    Timeout,
+    /// Nothing: seeded, or allowed by the manual.
+    Spurious,
+}
