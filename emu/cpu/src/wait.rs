@@ -2,6 +2,8 @@
 
 use emu_sim::{LineAddr, SimTime};
 
+pub use emu_observe::WakeCause;
+
 /// MONITOR hardware of one cpu, in the manual's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MonitorState {
@@ -62,21 +64,4 @@ pub struct WaitRequest {
     pub wake_on_masked: bool,
     /// Latest end.
     pub deadline: Option<SimTime>,
-}
-
-/// Why a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WakeCause {
-    /// A store to the monitored line.
-    MonitorStore,
-    /// An interrupt.
-    Interrupt,
-    /// A non-maskable interrupt.
-    Nmi,
-    /// INIT or start-up.
-    Reset,
-    /// The deadline.
-    Timeout,
-    /// Nothing: seeded, or allowed by the manual.
-    Spurious,
 }

@@ -1,0 +1,146 @@
+//! The library's face: what a run needs and how it can end. Plain data.
+
+use emu_sim::{CpuId, SimTime};
+
+/// Choices of one machine that are not in its topology file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The first `n` cpus exist; all of the file's when `None`.
+    pub cpus: Option<u32>,
+    /// Seed of everything that is left to chance.
+    pub seed: u64,
+    /// Bytes of console output after which the run ends.
+    pub max_output: u64,
+    /// Skip iterations of spin loops that only re-read held lines. Changes speed only.
+    pub elide_spins: bool,
+    /// Window in picoseconds; `None` is the machine's own. Smaller ones change speed only.
+    pub window_ps: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            cpus: None,
+            seed: 1,
+            max_output: 16 << 20,
+            elide_spins: true,
+            window_ps: None,
+        }
+    }
+}
+
+/// Where a run is to end, whichever comes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// Simulated time since reset.
+    pub time: SimTime,
+    /// Stop at every region mark.
+    pub regions: bool,
+}
+
+/// How a run ended. All but `Region` are final unless said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The guest wrote its exit code to the test device.
+    Exit {
+        /// The guest's code; 0 is success.
+        code: u64,
+    },
+    /// A region mark; the run can go on.
+    Region {
+        /// Region id.
+        id: u64,
+        /// Begin, else end.
+        begin: bool,
+        /// The cpu that wrote it.
+        cpu: CpuId,
+    },
+    /// No cpu can ever run again; see the stall report.
+    Stalled,
+    /// A guest fault without handler: triple fault of this cpu, or a reset loop.
+    GuestFault {
+        /// Cpu.
+        cpu: CpuId,
+        /// Instruction address.
+        pc: u64,
+        /// What happened, for people.
+        what: String,
+    },
+    /// `Until::time` was reached; the run can go on.
+    TimeLimit,
+    /// The console output reached its bound.
+    OutputLimit,
+}
+
+/// Holds or delays a cpu at a point of the image (`seams.md` 2). A run without rules is
+/// bit-identical to one of an image without points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PointRule {
+    /// Cpu; every cpu when `None`.
+    pub cpu: Option<CpuId>,
+    /// Name of the point.
+    pub point: String,
+    /// What to do there.
+    pub action: PointAction,
+}
+
+/// What a rule does to a cpu that reaches its point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PointAction {
+    /// Waits for a fixed time.
+    Delay(SimTime),
+    /// Waits for a seeded time, uniform below the bound, drawn anew at each pass.
+    DelayUpTo(SimTime),
+    /// Waits until another cpu has passed a point `times` more often since the rule was set.
+    HoldUntil {
+        /// The other cpu; any when `None`.
+        cpu: Option<CpuId>,
+        /// Its point.
+        point: String,
+        /// Passes needed.
+        times: u64,
+    },
+}
+
+/// Machine-kept counters of one cpu (`seams.md` 4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuCounters {
+    /// Instructions retired.
+    pub instructions: u64,
+    /// Of these, iterations of elided spins.
+    pub elided: u64,
+    /// IPIs sent, by receiver counted once each.
+    pub ipi_sent: u64,
+    /// IPIs accepted as newly pending.
+    pub ipi_accepted: u64,
+    /// IPIs that found their vector pending.
+    pub ipi_merged: u64,
+    /// Interrupts taken that came as IPIs.
+    pub ipi_taken: u64,
+    /// IPIs pending now.
+    pub ipi_pending: u64,
+    /// Time IPIs spent pending, in picoseconds.
+    pub ipi_pend_ps: u64,
+    /// Part of it while interrupts were masked, in picoseconds.
+    pub ipi_pend_masked_ps: u64,
+    /// Waits entered.
+    pub idle_enter: u64,
+    /// Waits ended by a store to the monitored line.
+    pub idle_wake_write: u64,
+    /// Waits ended by an interrupt.
+    pub idle_wake_irq: u64,
+    /// Waits ended otherwise.
+    pub idle_wake_other: u64,
+    /// Time spent waiting, in picoseconds.
+    pub idle_ps: u64,
+    /// Interrupt entries.
+    pub handler_entries: u64,
+    /// Longest section with interrupts off, in picoseconds.
+    pub irqoff_max_ps: u64,
+    /// Total time with interrupts off while not waiting, in picoseconds.
+    pub irqoff_ps: u64,
+    /// Line requests sent (misses, upgrades, prefetches of ownership).
+    pub line_requests: u64,
+    /// Snoops answered.
+    pub snoops: u64,
+}
