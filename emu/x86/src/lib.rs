@@ -1,1 +1,25 @@
-//! emu_x86
+//! x86-64 cpu: decoding, instruction semantics, translation, exceptions, local APIC.
+//!
+//! Reading order: `defs` (facts), `state` (registers), `decode` (ops), `ctx` (what instruction
+//! bodies may touch), `exec` (bodies by family), `segment`, `mmu`, `tlb`, `fault`, `mwait`, `msr`,
+//! `apic`, `code` (decoded blocks), `cpu` (one step). `flat` has ports for tests of bodies.
+
+pub mod apic;
+pub mod code;
+pub mod cpu;
+pub mod ctx;
+pub mod decode;
+pub mod defs;
+pub mod exec;
+pub mod fault;
+pub mod flags;
+pub mod flat;
+pub mod mmu;
+pub mod msr;
+pub mod mwait;
+pub mod predict;
+pub mod segment;
+pub mod state;
+pub mod tlb;
+
+pub use cpu::{CpuConfig, CpuIdentity, CpuidRow, IdleTable, X86Cpu};
