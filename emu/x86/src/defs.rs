@@ -5,31 +5,6 @@
 
 use bitflags::bitflags;
 
-/// How code is decoded, by CS.L, CS.D and EFER.LMA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Mode {
-    /// 16-bit operands and addresses by default: real mode, virtual-8086, CS.D = 0.
-    #[default]
-    Bits16,
-    /// 32-bit operands and addresses by default: CS.D = 1.
-    Bits32,
-    /// 64-bit mode: CS.L = 1.
-    Bits64,
-}
-
-impl Mode {
-    /// Default address width in bits: 16, 32 or 64.
-    #[must_use]
-    pub const fn bits(self) -> u32 {
-        match self {
-            Mode::Bits16 => 16,
-            Mode::Bits32 => 32,
-            Mode::Bits64 => 64,
-        }
-    }
-}
-
 /// Who made the processor, where the manuals differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vendor {

@@ -1,31 +1,12 @@
 //! System instructions: the enumeration that the decoder maps to, and their dispatch.
+//!
+//! Operands stay in the op, in the decoder's places: `dst`, `src`, the memory operand, `imm`
+//! (vector of INT n, offset of a direct far branch, bytes released by RET far) and `disp`
+//! (selector of a direct far branch).
 
 use crate::state::SegReg;
 
-/// Direction of a move to or from a special register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
-    /// From the special register.
-    Read,
-    /// To the special register.
-    Write,
-}
-
-/// Destination of a far jump or call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FarTarget {
-    /// `ptr16:16` or `ptr16:32` in the instruction.
-    Direct {
-        /// Selector.
-        selector: u16,
-        /// Offset.
-        offset: u32,
-    },
-    /// `m16:16`, `m16:32` or `m16:64` at the op's memory operand; the op's operand size says which.
-    Memory,
-}
-
-/// One system instruction. Operands that are not here are the op's own.
+/// One system instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemOp {
     /// HLT.
@@ -42,28 +23,32 @@ pub enum SystemOp {
     Lidt,
     /// SIDT m.
     Sidt,
-    /// LLDT r/m16.
+    /// LLDT r/m16: `dst`.
     Lldt,
-    /// SLDT r/m.
+    /// SLDT r/m: `dst`.
     Sldt,
-    /// LTR r/m16.
+    /// LTR r/m16: `dst`.
     Ltr,
-    /// STR r/m.
+    /// STR r/m: `dst`.
     Str,
-    /// LMSW r/m16.
+    /// LMSW r/m16: `dst`.
     Lmsw,
-    /// SMSW r/m.
+    /// SMSW r/m: `dst`.
     Smsw,
-    /// MOV between CR `cr` and general register `reg` (0 to 15).
-    MovCr(Move, u8, u8),
-    /// MOV between DR `dr` and general register `reg` (0 to 15).
-    MovDr(Move, u8, u8),
+    /// MOV r, CR: general register `dst`, number of the control register in `src`.
+    MovFromCr,
+    /// MOV CR, r: number of the control register in `dst`, general register `src`.
+    MovToCr,
+    /// MOV r, DR.
+    MovFromDr,
+    /// MOV DR, r.
+    MovToDr,
     /// CLTS.
     Clts,
     /// INVLPG m.
     Invlpg,
-    /// INVPCID r, m128: type in general register `reg`.
-    Invpcid(u8),
+    /// INVPCID r, m128: type in `dst`.
+    Invpcid,
     /// RDMSR.
     Rdmsr,
     /// WRMSR.
@@ -84,66 +69,66 @@ pub enum SystemOp {
     Swapgs,
     /// IRET, IRETD, IRETQ by operand size.
     Iret,
-    /// INT n.
-    Int(u8),
+    /// INT n: vector in `imm`.
+    Int,
     /// INT3.
     Int3,
     /// INT1.
     Int1,
     /// INTO.
     Into,
-    /// UD0, UD1, UD2, RSM, and what a feature set lacks.
+    /// UD0, UD1, UD2, RSM.
     Ud,
-    /// An encoding that the model does not implement: reported once, then #UD.
-    Unimplemented,
-    /// JMP far.
-    FarJmp(FarTarget),
-    /// CALL far.
-    FarCall(FarTarget),
-    /// RET far, releasing this many bytes.
-    FarRet(u16),
-    /// MOV between a segment register and r/m.
-    MovSeg(Move, SegReg),
+    /// JMP far: direct when `dst` is immediate, else `m16:16`, `m16:32`, `m16:64` by operand size.
+    FarJmp,
+    /// CALL far: as `FarJmp`.
+    FarCall,
+    /// RET far, releasing `imm` bytes.
+    FarRet,
+    /// MOV Sreg, r/m16: segment register `dst`.
+    MovToSeg,
+    /// MOV r/m, Sreg: segment register `src`.
+    MovFromSeg,
     /// PUSH of a segment register.
     PushSeg(SegReg),
     /// POP of a segment register.
     PopSeg(SegReg),
-    /// LDS, LES, LSS, LFS, LGS: far pointer at the memory operand, offset to the op's destination.
+    /// LDS, LES, LSS, LFS, LGS: far pointer in memory, offset to general register `dst`.
     LoadFar(SegReg),
     /// LAR r, r/m16.
     Lar,
     /// LSL r, r/m16.
     Lsl,
-    /// VERR r/m16.
+    /// VERR r/m16: `dst`.
     Verr,
-    /// VERW r/m16.
+    /// VERW r/m16: `dst`.
     Verw,
     /// WBINVD, WBNOINVD.
     Wbinvd,
     /// INVD.
     Invd,
-    /// MONITOR: address in rAX by address size, segment by prefix.
+    /// MONITOR: address in rAX by `asize`, segment `seg`.
     Monitor,
     /// MWAIT.
     Mwait,
-    /// MONITORX.
+    /// MONITORX: as `Monitor`.
     Monitorx,
     /// MWAITX.
     Mwaitx,
-    /// UMONITOR: address in general register `reg`.
-    Umonitor(u8),
-    /// UMWAIT: control in general register `reg`.
-    Umwait(u8),
-    /// TPAUSE: control in general register `reg`.
-    Tpause(u8),
+    /// UMONITOR: address in general register `dst`, by `asize`, segment `seg`.
+    Umonitor,
+    /// UMWAIT: control in general register `dst`.
+    Umwait,
+    /// TPAUSE: control in general register `dst`.
+    Tpause,
     /// XGETBV.
     Xgetbv,
     /// XSETBV.
     Xsetbv,
-    /// RDFSBASE and RDGSBASE to general register `reg`, by operand size.
-    Rdbase(SegReg, u8),
-    /// WRFSBASE and WRGSBASE from general register `reg`, by operand size.
-    Wrbase(SegReg, u8),
+    /// RDFSBASE and RDGSBASE: general register `dst`, by operand size.
+    Rdbase(SegReg),
+    /// WRFSBASE and WRGSBASE: general register `dst`, by operand size.
+    Wrbase(SegReg),
     /// SERIALIZE.
     Serialize,
     /// STAC.
