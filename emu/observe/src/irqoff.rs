@@ -1,0 +1,144 @@
+//! Sections with interrupts off, attributed to the point that opened them.
+//!
+//! A section opens where IF goes from set to clear and closes where it is set again. Its opener is
+//! the `irqoff_` point on the instruction that cleared IF; where none stands there (interrupt
+//! entry), the first `irqoff_` point passed inside. Time of waiting with interrupts off is part of
+//! the section: the idle entry ends in such a wait.
+
+use std::collections::BTreeMap;
+
+use emu_sim::{CpuId, SimTime};
+
+use crate::event::{Event, Observer, Record, Wanted};
+use crate::points::PointTable;
+use crate::spread::Spread;
+
+/// Beginning of the names of points that open a section.
+pub const OPENER_PREFIX: &str = "irqoff_";
+/// Opener of sections without such a point.
+pub const NO_OPENER: &str = "unnamed";
+
+#[derive(Clone, Copy, Debug)]
+struct Section {
+    since: SimTime,
+    opener: Option<u32>,
+}
+
+/// An observer that measures IRQ-off sections.
+#[derive(Clone, Debug, Default)]
+pub struct IrqOff {
+    points: PointTable,
+    open: Vec<Option<Section>>,
+    /// Lengths in ps by index of a point with the opener's name.
+    lengths: BTreeMap<Option<u32>, Vec<u64>>,
+}
+
+impl IrqOff {
+    /// Makes an observer for runs of an image with these points.
+    #[must_use]
+    pub fn new(points: PointTable) -> Self {
+        IrqOff { points, ..IrqOff::default() }
+    }
+
+    /// Order statistics by opener, sorted by name.
+    #[must_use]
+    pub fn summary(&self) -> Vec<(String, Spread)> {
+        let mut by_name: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for (opener, lengths) in &self.lengths {
+            let name = opener.map_or(NO_OPENER, |index| self.points.name(index));
+            by_name.entry(name).or_default().extend(lengths);
+        }
+        let rows = by_name.into_iter();
+        rows.filter_map(|(name, mut all)| Some((name.to_owned(), Spread::of(&mut all)?))).collect()
+    }
+
+    /// Order statistics of the sections that this point opened.
+    #[must_use]
+    pub fn of(&self, opener: &str) -> Option<Spread> {
+        self.summary().into_iter().find(|(name, _)| name == opener).map(|(_, spread)| spread)
+    }
+
+    /// Adds the sections of another run of the same image.
+    pub fn absorb(&mut self, other: IrqOff) {
+        for (opener, lengths) in other.lengths {
+            self.lengths.entry(opener).or_default().extend(lengths);
+        }
+    }
+
+    fn opener_at(&self, pc: u64) -> Option<u32> {
+        let entries = self.points.entries();
+        let is_opener = |entry: &(u64, String)| entry.0 == pc && is_opener_name(&entry.1);
+        self.points
+            .at(pc)
+            .any(is_opener_name)
+            .then(|| entries.iter().position(is_opener))?
+            .and_then(|index| u32::try_from(index).ok())
+    }
+
+    fn slot(&mut self, cpu: CpuId) -> &mut Option<Section> {
+        let n = cpu.index();
+        if self.open.len() <= n {
+            self.open.resize(n + 1, None);
+        }
+        &mut self.open[n]
+    }
+}
+
+fn is_opener_name(name: &str) -> bool {
+    name.starts_with(OPENER_PREFIX)
+}
+
+impl Observer for IrqOff {
+    fn wanted(&self) -> Wanted {
+        Wanted { wakes: true, ..Wanted::default() }
+    }
+
+    fn record(&mut self, record: &Record) {
+        match record.event {
+            Event::InterruptFlag { enabled: false, pc } => {
+                let opener = self.opener_at(pc);
+                *self.slot(record.cpu) = Some(Section { since: record.time, opener });
+            }
+            Event::InterruptFlag { enabled: true, .. } => {
+                if let Some(section) = self.slot(record.cpu).take() {
+                    let length = record.time.saturating_sub(section.since).ps();
+                    self.lengths.entry(section.opener).or_default().push(length);
+                }
+            }
+            Event::Point { index } if is_opener_name(self.points.name(index)) => {
+                if let Some(section) = self.slot(record.cpu) {
+                    section.opener.get_or_insert(index);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_belongs_to_the_point_on_its_first_instruction_or_to_the_first_inside() {
+        let points = PointTable::new(vec![
+            (0x10, "irqoff_schedule_idle".to_owned()),
+            (0x20, "irqoff_timer_entry".to_owned()),
+            (0x20, "other".to_owned()),
+        ]);
+        let mut sections = IrqOff::new(points);
+        let mut at = |ns, event| {
+            sections.record(&Record { time: SimTime::from_ns(ns), cpu: CpuId(3), event });
+        };
+        at(10, Event::InterruptFlag { enabled: false, pc: 0x10 });
+        at(12, Event::Point { index: 1 });
+        at(30, Event::InterruptFlag { enabled: true, pc: 0x18 });
+        at(50, Event::InterruptFlag { enabled: false, pc: 0x99 });
+        at(50, Event::Point { index: 1 });
+        at(55, Event::InterruptFlag { enabled: true, pc: 0x28 });
+        let summary = sections.summary();
+        let rows: Vec<_> = summary.iter().map(|(name, s)| (name.as_str(), s.n, s.max)).collect();
+        assert_eq!(rows, [("irqoff_schedule_idle", 1, 20_000), ("irqoff_timer_entry", 1, 5_000)]);
+        assert_eq!(sections.of("irqoff_schedule_idle").map(|s| s.n), Some(1));
+    }
+}
