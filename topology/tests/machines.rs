@@ -1,0 +1,173 @@
+//! The shipped and generated machines against facts: counts, numbering, IDs, memory, provenance.
+
+use topology::{ApicMode, Distance, Kind, Machine, Op};
+
+fn load(name: &str, overrides: &[&str]) -> Machine {
+    let overrides: Vec<String> = overrides.iter().map(|text| text.to_string()).collect();
+    Machine::load(name, &overrides).unwrap_or_else(|report| panic!("{report}"))
+}
+
+#[test]
+fn every_shipped_machine_resolves() {
+    for name in topology::list() {
+        let name = name.replace("smp-N", "smp-16");
+        let machine = load(&name, &[]);
+        assert_eq!(machine.id, name);
+        assert!(machine.figures.iter().all(|figure| !figure.source.is_empty()));
+        assert!(machine.figures.len() > 100, "{name}");
+        let text = machine.render(&["fpu"]);
+        assert!(text.contains("window W = 10ns"), "{text}");
+        assert!(text.lines().any(|line| line == "  shown: fpu"));
+    }
+}
+
+#[test]
+fn epyc_7763_has_its_counts_and_ids() {
+    let machine = load("epyc-7763-2s", &[]);
+    assert_eq!(machine.cpus.len(), 256);
+    assert_eq!(machine.cores.len(), 128);
+    assert_eq!((machine.llcs.len(), machine.nodes.len(), machine.packages()), (16, 2, 2));
+    let ids = [(0, 0), (1, 2), (8, 16), (63, 126), (64, 128), (127, 254), (128, 1), (255, 255)];
+    for (cpu, apic_id) in ids {
+        assert_eq!(machine.cpus[cpu].apic_id, apic_id, "cpu {cpu}");
+    }
+    assert_eq!(machine.apic.mode, ApicMode::X2apic, "id 255 is the xAPIC broadcast");
+    assert_eq!(machine.cores[0].cpus, [0, 128]);
+    let far = [(0, 0), (128, 1), (7, 2), (8, 3), (64, 4)];
+    let classes =
+        [Distance::Same, Distance::Smt, Distance::Llc, Distance::Package, Distance::Remote];
+    for (cpu, class) in far {
+        assert_eq!(machine.distance(0, cpu), classes[class]);
+    }
+    assert_eq!(machine.clocks.core_khz, 3_500_000);
+    assert_eq!(machine.cores[0].l2.as_ref().map(|l2| (l2.size, l2.latency)), Some((512 << 10, 12)));
+    assert_eq!(machine.core_type_of(0).sys.pause, 65);
+    assert_eq!(machine.core_type_of(0).op(Op::Mul).latency, 3);
+    assert!(!machine.features.has("waitpkg") && machine.features.has("mwaitx"));
+    let c2 = machine.idle.iter().find(|state| state.name == "c2").unwrap();
+    assert!(!c2.enabled && c2.exit_store.is_none());
+}
+
+#[test]
+fn epyc_9654_has_holes_in_its_ids() {
+    let machine = load("epyc-9654-2s", &[]);
+    assert_eq!((machine.cpus.len(), machine.llcs.len()), (384, 24));
+    let ids = [(0, 0), (8, 16), (95, 190), (96, 256), (191, 446), (192, 1), (383, 447)];
+    for (cpu, apic_id) in ids {
+        assert_eq!(machine.cpus[cpu].apic_id, apic_id, "cpu {cpu}");
+    }
+    let holes = 192..256;
+    assert!(machine.cpus.iter().all(|cpu| !holes.contains(&cpu.apic_id)));
+}
+
+#[test]
+fn complexes_take_ids_in_the_order_of_the_file() {
+    // EPYC 9354 as Linux shows it: 8 complexes of 4 cores, ids 0, 64, 32, 96, 48, 112, 16, 80.
+    let overrides = [
+        "levels.complex=8",
+        "levels.core=4",
+        "ids.bits={ smt = 1, core = 3, complex = 3, package = 1 }",
+        "ids.order.complex=[0, 4, 2, 6, 3, 7, 1, 5]",
+    ];
+    let machine = load("epyc-9654-2s", &overrides);
+    let firsts: Vec<u32> = (0..8).map(|complex| machine.cpus[complex * 4].apic_id).collect();
+    assert_eq!(firsts, [0, 64, 32, 96, 48, 112, 16, 80]);
+    assert_eq!(machine.cpus[32].apic_id, 128);
+    assert_eq!(machine.cpus[64].apic_id, 1);
+}
+
+#[test]
+fn generated_machines_have_every_size() {
+    let sizes = [
+        1, 2, 3, 63, 64, 65, 127, 128, 129, 255, 256, 257, 383, 384, 385, 511, 512, 513, 1023, 1024,
+    ];
+    for cpus in sizes {
+        let machine = load(&format!("smp-{cpus}"), &[]);
+        assert_eq!(machine.cpus.len(), cpus);
+        let mut ids: Vec<u32> = machine.cpus.iter().map(|cpu| cpu.apic_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), cpus, "distinct ids");
+        let is_wide = ids.last().is_some_and(|&id| id > 254);
+        assert_eq!(machine.apic.mode == ApicMode::X2apic, is_wide);
+        let in_llcs: usize = machine.llcs.iter().map(|llc| llc.cores.len()).sum();
+        assert_eq!(in_llcs, machine.cores.len());
+    }
+    for name in ["smp-0", "smp-1025", "smp-99999999999999999999", "smp-x", "smp-01"] {
+        assert!(Machine::load(name, &[]).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn smp_takes_llc_width_packages_and_siblings() {
+    let machine = load("smp-100", &["smp.packages=3", "smp.smt=2", "smp.llc_width=4"]);
+    assert_eq!((machine.cpus.len(), machine.cores.len(), machine.packages()), (100, 50, 3));
+    assert!(machine.llcs.iter().all(|llc| llc.cores.len() <= 4));
+    assert_eq!(machine.nodes.len(), 3);
+    assert_eq!(machine.cores[0].cpus, [0, 50]);
+    for bad in ["smp.smt=3", "smp.packages=0", "smp.width=4", "smp.smt=x"] {
+        assert!(Machine::load("smp-100", &[bad.to_string()]).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn duo_and_quad_are_what_they_say() {
+    let duo = load("duo", &[]);
+    assert_eq!((duo.cpus.len(), duo.llcs.len(), duo.packages()), (2, 1, 1));
+    assert_eq!(duo.apic.mode, ApicMode::Xapic);
+    assert!(duo.features.has("waitpkg") && duo.features.has("tsc_deadline"));
+    let quad = load("quad", &[]);
+    assert_eq!((quad.cpus.len(), quad.llcs.len(), quad.packages()), (4, 2, 1));
+    assert_eq!(quad.distance(0, 1), Distance::Llc);
+    assert_eq!(quad.distance(0, 2), Distance::Package);
+}
+
+#[test]
+fn memory_keeps_out_of_the_holes() {
+    let machine = load("smp-8", &["smp.packages=6", "memory.per_node=1GiB"]);
+    let bases: Vec<u64> = machine.nodes.iter().map(|node| node.base >> 30).collect();
+    assert_eq!(bases, [0, 1, 2, 4, 5, 6]);
+    let machine = load("smp-8", &["smp.packages=3", "memory.per_node=2GiB"]);
+    let bases: Vec<u64> = machine.nodes.iter().map(|node| node.base >> 30).collect();
+    assert_eq!(bases, [0, 4, 6], "node 1 would straddle the hole");
+    let ram = machine.ram();
+    assert_eq!((ram[0].base, ram[0].size), (0, 0xa_0000));
+    assert_eq!((ram[1].base, ram[1].base + ram[1].size), (1 << 20, 2 << 30));
+    assert_eq!(machine.node_of(5 << 30), Some(1));
+    assert_eq!(machine.node_of(3 << 30), None);
+}
+
+#[test]
+fn overrides_reach_every_part_and_are_marked() {
+    let machine = load(
+        "epyc-7763-2s",
+        &[
+            "idle.c1.exit.store=80ns",
+            "memory.per_node=2GiB",
+            "latency.llc_home.package=60ns",
+            "cores.zen3.sys.pause=40cycles",
+            "cores.zen3.ops.mul.latency=5",
+            "clock.core=3GHz",
+            "idle.c2.enabled=true",
+            "features=[\"fpu\", \"monitor\", \"apic\", \"x2apic\"]",
+        ],
+    );
+    let c1 = machine.idle.iter().find(|state| state.name == "c1").unwrap();
+    assert_eq!(c1.exit_store, Some(80_000));
+    assert_eq!(machine.nodes[0].size, 2 << 30);
+    assert_eq!(machine.latency.llc_home(0, 0), 60_000);
+    assert_eq!(machine.latency.home_llc(0, 0), 60_000, "the way back follows");
+    assert_eq!(machine.latency.llc_home(0, 1), 115_000);
+    assert_eq!(machine.core_types[0].sys.pause, 40);
+    assert_eq!(machine.core_types[0].op(Op::Mul).latency, 5);
+    assert_eq!(machine.clocks.core_khz, 3_000_000);
+    let set = machine.figures.iter().filter(|figure| figure.kind == Kind::Set);
+    assert_eq!(set.count(), 6);
+}
+
+#[test]
+fn costs_in_time_become_cycles_of_the_core_clock() {
+    let machine = load("duo", &["cores.generic.sys.pause=10.1ns", "cache.l3.latency=20ns"]);
+    assert_eq!(machine.core_types[0].sys.pause, 31, "30.3 cycles at 3 GHz, rounded up");
+    assert_eq!(machine.llcs[0].cache.as_ref().map(|cache| cache.latency), Some(60));
+}
