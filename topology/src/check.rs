@@ -138,9 +138,7 @@ fn caches(r: &mut Reader, spec: &Spec) {
 fn cache_geometry(r: &mut Reader, name: &str, [size, ways, latency]: [&At<Quantity>; 3]) {
     between(r, size, &format!("size of cache {name}"), 1 << 10, 1 << 33);
     between(r, ways, &format!("ways of cache {name}"), 1, 128);
-    if latency.value.value == 0 {
-        r.fault(latency.place, format!("latency of cache {name} is 0"), "at least 1 cycle");
-    }
+    between(r, latency, &format!("latency of cache {name}"), 1, 1_000_000);
     let way = ways.value.value.max(1) * u64::from(LINE_SIZE);
     if ways.is_known() && size.value.value % way != 0 {
         let message = format!("cache {name} does not divide into {} ways", ways.value.value);
@@ -197,7 +195,8 @@ fn core_types(r: &mut Reader, spec: &Spec) {
             between(r, units, "units of an operation", 1, 16);
             between(r, interval, "interval of an operation", 1, 10_000);
         }
-        for [entries, ways, _] in &core.tlbs {
+        for [entries, ways, latency] in &core.tlbs {
+            between(r, latency, "latency of a TLB", 0, 1_000);
             between(r, entries, "TLB entries", 1, 1 << 16);
             let (entry_count, way_count) = (entries.value.value, ways.value.value);
             if ways.is_known() && (way_count == 0 || entry_count % way_count != 0) {
@@ -271,12 +270,17 @@ fn idle_state(r: &mut Reader, spec: &Spec, state: &IdleSpec) {
         let message = format!("idle {name} advertises a residency below its latency");
         r.fault(state.residency.place, message, "a stay shorter than the exit never pays");
     }
+    between(r, &state.snoop_latency, &format!("snoop_latency of idle {name}"), 0, 1_000_000_000);
     for told in [&state.latency, &state.residency] {
+        between(r, told, "an advertised time", 0, 1_000_000_000_000);
         if told.value.value % 1_000_000 != 0 {
             r.fault(told.place, "advertised times are whole microseconds", "round it");
         }
     }
 }
+
+/// Longest leg or hold: 1 ms, so that sums of many stay far from overflow.
+const LEG_MAX: Ps = 1_000_000_000;
 
 fn positive_legs(r: &mut Reader, spec: &Spec) {
     let l = &spec.latency;
@@ -300,7 +304,14 @@ fn positive_legs(r: &mut Reader, spec: &Spec) {
         values.into_iter().filter_map(move |at| Some((name, at.as_ref()?)))
     });
     for (name, at) in legs.into_iter().chain(group).chain(levels) {
-        between(r, at, &format!("leg `{name}`"), 1, 1_000_000_000);
+        between(r, at, &format!("leg `{name}`"), 1, LEG_MAX);
+    }
+    for (name, at) in
+        [("line_keep", Some(&l.line_keep)), ("exclusive_hold", l.exclusive_hold.as_ref())]
+    {
+        if let Some(at) = at {
+            between(r, at, &format!("hold `{name}`"), 0, LEG_MAX);
+        }
     }
 }
 
@@ -314,13 +325,14 @@ fn window(spec: &Spec) -> Option<Ps> {
         Some(over.map(|at| at.value.value).fold(base, u64::min))
     };
     let request = least(&spec.latency.request, &mut requests.into_iter())?;
-    Some(request + least(&spec.latency.response, &mut responses.into_iter())?)
+    let response = least(&spec.latency.response, &mut responses.into_iter())?;
+    Some(request.saturating_add(response))
 }
 
 fn wires(r: &mut Reader, spec: &Spec) {
     let names = ["self", "core", "llc", "package", "remote"];
     for (name, wire) in names.iter().zip(&spec.wire) {
-        between(r, wire, &format!("wire `ipi.wire.{name}`"), 1, 1_000_000_000);
+        between(r, wire, &format!("wire `ipi.wire.{name}`"), 1, LEG_MAX);
     }
     if let Some(window) = window(spec) {
         let across = names.iter().zip(&spec.wire).skip(2);
@@ -631,5 +643,9 @@ fn matrix(r: &mut Reader, name: &str, at: Option<&At<Vec<Vec<u64>>>>, rows: usiz
     };
     if at.value.iter().enumerate().any(is_zero) {
         r.fault(at.place, format!("matrix of {name} has a zero leg"), "every leg takes time");
+    }
+    if at.value.iter().flatten().any(|&cell| cell > LEG_MAX) {
+        let message = format!("matrix of {name} has a leg above {}", units::show_time(LEG_MAX));
+        r.fault(at.place, message, "times of a matrix are in ns");
     }
 }

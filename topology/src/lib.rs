@@ -2,6 +2,14 @@
 //!
 //! Modelled: structure, architectural IDs, latencies, idle states and features of a machine, each
 //! number with its kind and source. Not modelled: behaviour; `emu/machine` builds from `Machine`.
+//!
+//! ```
+//! let machine = topology::Machine::load("duo", &["latency.memory=80ns".to_string()])?;
+//! assert_eq!(machine.cpus.len(), 2);
+//! assert_eq!(machine.latency.memory, 80_000);
+//! # Ok::<(), topology::Report>(())
+//! ```
+//!
 //! Reading order: `model` (what comes out), `schema` (what goes in), `check`, `resolve`, `load`.
 
 mod model;
@@ -23,6 +31,6 @@ mod load;
 mod render;
 
 pub use features::feature_names;
-pub use load::list;
+pub use load::{list, text};
 pub use model::*;
 pub use report::{Fault, Report, near};

@@ -37,6 +37,11 @@ pub fn list() -> Vec<&'static str> {
     MACHINES.iter().map(|&(name, _)| name).chain(["duo", "quad", "smp-N"]).collect()
 }
 
+/// Returns the text of a shipped machine, to begin a file of one's own with.
+pub fn text(name: &str) -> Option<&'static str> {
+    MACHINES.iter().find(|&&(known, _)| known == name).map(|&(_, text)| text)
+}
+
 impl Machine {
     /// Loads a shipped or generated machine by name, or a file by path, with `KEY=V` overrides.
     ///
@@ -87,7 +92,8 @@ impl Machine {
         let layout = check(&mut r, &spec);
         match layout {
             Some(layout) if r.faults.is_empty() => {
-                let figures = std::mem::take(&mut r.figures);
+                let mut figures = std::mem::take(&mut r.figures);
+                figures.sort_by_key(|figure| figure.key.starts_with("cores."));
                 Ok(resolve(&spec, &layout, file, figures))
             }
             _ => Err(r.report()),

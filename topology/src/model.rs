@@ -529,6 +529,18 @@ impl IdleEntry {
     }
 }
 
+impl fmt::Display for IdleEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IdleEntry::Hlt => f.write_str("hlt"),
+            IdleEntry::Mwait(hint) => write!(f, "mwait {hint:#04x}"),
+            IdleEntry::Port(port) => write!(f, "port {port:#x}"),
+            IdleEntry::Wfi => f.write_str("wfi"),
+            IdleEntry::Psci(state) => write!(f, "psci {state:#010x}"),
+        }
+    }
+}
+
 /// Who must ask before an idle state is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IdleScope {
@@ -678,6 +690,10 @@ pub struct Machine {
     pub isa: Isa,
     /// Levels, outermost first; all six are present.
     pub levels: Vec<LevelPlace>,
+    /// Level at which the L2 caches are attached, where there are any below the LLC.
+    pub l2_level: Option<Level>,
+    /// Level whose units are the LLC domains.
+    pub llc_level: Level,
     /// Cpus by number.
     pub cpus: Vec<CpuPlace>,
     /// Cores, package by package.

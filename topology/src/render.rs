@@ -42,8 +42,8 @@ impl Machine {
         )?;
         for place in self.levels.iter().rev().filter(|place| place.id_bits > 0) {
             let level = format!("{:?}", place.level).to_lowercase();
-            let last = place.id_shift + place.id_bits - 1;
-            writeln!(out, "  id bits {}-{last}: {level} ({} in all)", place.id_shift, place.count)?;
+            let (first, last) = (place.id_shift, place.id_shift + place.id_bits - 1);
+            writeln!(out, "  id bits {first} to {last}: {level} ({} in all)", place.count)?;
         }
         if self.isa == Isa::X86_64 {
             writeln!(out, "  APIC mode at hand-over: {:?}", self.apic.mode)?;
@@ -88,7 +88,7 @@ impl Machine {
             let store = state.exit_store.map_or_else(|| "never".to_string(), show_time);
             writeln!(
                 out,
-                "  {:6} {:?}: entry {}, exit by store {store}, by interrupt {}, told {}/{}{}",
+                "  {:6} {}: entry {}, exit by store {store}, by interrupt {}, told {}/{}{}",
                 state.name,
                 state.entry,
                 show_time(state.entry_latency),

@@ -38,6 +38,8 @@ pub(crate) fn resolve(spec: &Spec, layout: &Layout, file: &str, figures: Vec<Fig
                 id_bits: fields[level as usize].1,
             })
             .collect(),
+        l2_level: l2_level(spec),
+        llc_level,
         node_distances: distances(spec, &nodes),
         core_types,
         clocks: Clocks {
@@ -77,6 +79,13 @@ pub(crate) fn llc_cache(spec: &Spec) -> Option<&CacheSpec> {
     let level = llc_level(spec);
     let outer = |cache: &&CacheSpec| cache.at.value == level && cache.name.value != "l1i";
     spec.caches.iter().filter(outer).max_by(|a, b| a.name.value.cmp(&b.name.value))
+}
+
+/// Returns where the L2 caches are, unless they are the LLCs.
+fn l2_level(spec: &Spec) -> Option<Level> {
+    let is_llc = llc_cache(spec).is_some_and(|cache| cache.name.value == "l2");
+    let l2 = spec.caches.iter().find(|cache| cache.name.value == "l2");
+    l2.filter(|_| !is_llc).map(|cache| cache.at.value)
 }
 
 /// Returns shift and width of each level in the architectural IDs.
@@ -255,7 +264,6 @@ fn cores(
             Some(cache_of(spec, layout, core, cache, core_khz))
         };
         let empty = || Cache { size: 0, ways: 1, line: LINE_SIZE, latency: 1 };
-        let is_l2_llc = llc_cache(spec).is_some_and(|cache| cache.name.value == "l2");
         CorePlace {
             cpus: Vec::new(),
             llc: layout.outer(Level::Core, core, llc_level),
@@ -263,7 +271,7 @@ fn cores(
             core_khz,
             l1i: named("l1i").unwrap_or_else(empty),
             l1d: named("l1d").unwrap_or_else(empty),
-            l2: named("l2").filter(|_| !is_l2_llc),
+            l2: named("l2").filter(|_| l2_level(spec).is_some()),
             llc_request: request.unwrap_or(spec.latency.request.value).value,
             llc_response: response.unwrap_or(spec.latency.response.value).value,
         }

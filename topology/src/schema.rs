@@ -158,21 +158,21 @@ pub(crate) struct IdentitySpec {
     pub(crate) numbers: [At<Quantity>; 4],
 }
 
-/// Keys of `[cores.NAME.pipe]`; all are counts or cycles.
-pub(crate) const PIPE: [&str; 13] = [
-    "dispatch_width",
-    "retire_width",
-    "window",
-    "load_buffer",
-    "store_buffer",
-    "miss_buffer",
-    "store_forward",
-    "drain_interval",
-    "mispredict",
-    "predictor_entries",
-    "predictor_history",
-    "btb_entries",
-    "return_stack",
+/// Keys of `[cores.NAME.pipe]`.
+pub(crate) const PIPE: [(&str, Dim); 13] = [
+    ("dispatch_width", Dim::Count),
+    ("retire_width", Dim::Count),
+    ("window", Dim::Count),
+    ("load_buffer", Dim::Count),
+    ("store_buffer", Dim::Count),
+    ("miss_buffer", Dim::Count),
+    ("store_forward", Dim::Cycles),
+    ("drain_interval", Dim::Cycles),
+    ("mispredict", Dim::Cycles),
+    ("predictor_entries", Dim::Count),
+    ("predictor_history", Dim::Count),
+    ("btb_entries", Dim::Count),
+    ("return_stack", Dim::Count),
 ];
 
 /// Keys of `[cores.NAME.sys]`, in core cycles.
@@ -377,7 +377,7 @@ fn read_core(r: &mut Reader, name: At<String>, scope: Scope<'_>) -> CoreSpec {
     let pipe = match r.need_table(&scope, "pipe") {
         Some(inner) => {
             inner.allow_provenance();
-            let pipe = PIPE.map(|key| (key, r.need(&inner, key, Dim::Cycles)));
+            let pipe = PIPE.map(|(key, dim)| (key, r.need(&inner, key, dim)));
             r.close(inner);
             pipe.to_vec()
         }

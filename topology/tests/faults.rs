@@ -20,7 +20,7 @@ fn ten_faults_are_reported_at_once_with_their_lines() {
     let found = format!("{report}\n");
     if std::env::var("BLESS").is_ok_and(|value| value == "1") {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/ten-faults.expect");
-        std::fs::write(path, &found).unwrap();
+        std::fs::write(path, &found).expect("the expectation can be written");
     }
     let marks = TEN.lines().enumerate().filter(|(_, line)| line.contains("# fault"));
     let lines: Vec<usize> = marks.map(|(n, _)| n + 1).collect();
@@ -109,6 +109,8 @@ const RULES: &[(&str, &str, &str)] = &[
     ("[monitor]", "[sources2]\n[monitor]", "unknown key `sources2`"),
     ("\n[levels]\n", "lonely = \"a b\"\n\n[levels]\n", "no number uses source \"lonely\""),
     ("[monitor]", "[monitor", "unclosed table"),
+    ("core_llc_request = \"5ns\"", "core_llc_request = \"18000000s\"", "allowed: 1ps to 1ms"),
+    ("line_keep = { v = \"0ns\"", "line_keep = { v = \"2ms\"", "hold `line_keep` is 2ms"),
 ];
 
 #[test]

@@ -7,6 +7,10 @@ fn load(name: &str, overrides: &[&str]) -> Machine {
     Machine::load(name, &overrides).unwrap_or_else(|report| panic!("{report}"))
 }
 
+fn state<'m>(machine: &'m Machine, name: &str) -> &'m topology::IdleState {
+    machine.idle.iter().find(|state| state.name == name).expect("the state is there")
+}
+
 #[test]
 fn every_shipped_machine_resolves() {
     for name in topology::list() {
@@ -44,7 +48,7 @@ fn epyc_7763_has_its_counts_and_ids() {
     assert_eq!(machine.core_type_of(0).sys.pause, 65);
     assert_eq!(machine.core_type_of(0).op(Op::Mul).latency, 3);
     assert!(!machine.features.has("waitpkg") && machine.features.has("mwaitx"));
-    let c2 = machine.idle.iter().find(|state| state.name == "c2").unwrap();
+    let c2 = state(&machine, "c2");
     assert!(!c2.enabled && c2.exit_store.is_none());
 }
 
@@ -152,7 +156,7 @@ fn overrides_reach_every_part_and_are_marked() {
             "features=[\"fpu\", \"monitor\", \"apic\", \"x2apic\"]",
         ],
     );
-    let c1 = machine.idle.iter().find(|state| state.name == "c1").unwrap();
+    let c1 = state(&machine, "c1");
     assert_eq!(c1.exit_store, Some(80_000));
     assert_eq!(machine.nodes[0].size, 2 << 30);
     assert_eq!(machine.latency.llc_home(0, 0), 60_000);
@@ -170,4 +174,28 @@ fn costs_in_time_become_cycles_of_the_core_clock() {
     let machine = load("duo", &["cores.generic.sys.pause=10.1ns", "cache.l3.latency=20ns"]);
     assert_eq!(machine.core_types[0].sys.pause, 31, "30.3 cycles at 3 GHz, rounded up");
     assert_eq!(machine.llcs[0].cache.as_ref().map(|cache| cache.latency), Some(60));
+}
+
+#[test]
+fn arm_machines_get_affinity_ids_and_llc_without_a_cache() {
+    let common = include_str!("../machines/smp.toml");
+    let (before, rest) = common.split_once("[x86]").expect("smp.toml has [x86]");
+    let (_, after) = rest.split_once("[clock]").expect("smp.toml has [clock]");
+    let (after, _) = after.split_once("[idle.hlt]").expect("smp.toml has [idle.hlt]");
+    let idle = "[idle.wfi]\nentry = \"wfi\"\nkind = \"assumed\"\nsrc = \"round\"\n\
+                entry_latency = \"50ns\"\nexit.interrupt = \"100ns\"\n\
+                snoop_latency = \"1ns\"\nadvertised = { latency = \"1us\", residency = \"1us\" }\n";
+    let head = "schema = 1\nid = \"arm\"\nname = \"a test\"\nllc = \"package\"\n\
+                levels = { package = 2, cluster = 3, core = 2 }\n";
+    let text = format!("{head}{before}[clock]{after}{idle}")
+        .replace("isa = \"x86_64\"", "isa = \"aarch64\"")
+        .replace("[cores]", "[cores.generic]\nisa = \"aarch64\"\n[cores]")
+        .replace("l3 = {", "# l3 = {");
+    let machine =
+        Machine::from_toml(&text, "arm.toml", &[]).unwrap_or_else(|report| panic!("{report}"));
+    let ids: Vec<u64> = machine.cpus.iter().map(|cpu| cpu.mpidr).collect();
+    assert_eq!(ids[..7], [0, 1, 0x100, 0x101, 0x200, 0x201, 0x1_0000]);
+    assert_eq!(machine.llcs.len(), 2);
+    assert!(machine.llcs[0].cache.is_none() && machine.cores[0].l2.is_some());
+    assert!(machine.nodes[0].base > 0 && machine.features.has("lse"));
 }
