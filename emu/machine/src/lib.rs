@@ -2,4 +2,14 @@
 
 mod api;
 
+pub mod load;
+
+pub mod fdt;
+
+pub mod handover;
+
+pub mod cpuid;
+
+pub mod dev;
+
 pub use api::{CpuCounters, Options, PointAction, PointRule, Stop, Until};

@@ -13,22 +13,21 @@ mod points;
 mod symbols;
 
 pub use error::LoadError;
-pub use points::{
-    MAX_POINT_NAME_BYTES, MAX_POINTS, NOTE_NAME, NOTE_SOURCE_HASH, POINTS_SECTION, Point,
-};
+pub use points::{MAX_POINT_NAME_BYTES, MAX_POINTS, Point};
 pub use symbols::{MAX_NAME_BYTES, Symbol, Symbols};
 
 use emu_sim::PhysAddr;
 use goblin::container::{Container, Ctx, Endian};
+use goblin::elf::Elf;
 use goblin::elf::header::{self, Header};
-use goblin::elf::program_header::{PF_W, PF_X, PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader};
-use goblin::elf::section_header::{SHT_NOBITS, SHT_NOTE, SHT_SYMTAB, SectionHeader};
+use goblin::elf::program_header::{PF_W, PF_X, PT_INTERP, PT_LOAD, ProgramHeader};
+use goblin::elf::section_header::{SHT_NOBITS, SHT_SYMTAB, SectionHeader};
 use goblin::elf::sym::Symtab;
-use goblin::elf64::sym::SIZEOF_SYM;
 use goblin::elf64::header::SIZEOF_EHDR;
 use goblin::elf64::program_header::SIZEOF_PHDR;
 use goblin::elf64::section_header::SIZEOF_SHDR;
-use goblin::elf::Elf;
+use goblin::elf64::sym::SIZEOF_SYM;
+use guests_abi::{block, note, points as points_abi};
 use topology::{Isa, RamRange};
 
 /// Largest file that is read, in bytes.
@@ -39,9 +38,6 @@ pub const MAX_PROGRAM_HEADERS: usize = 1024;
 pub const MAX_SECTIONS: usize = 1 << 16;
 /// Most symbols of a file.
 pub const MAX_SYMBOLS: usize = 1 << 21;
-
-/// Symbol under which an image exports its table of counters.
-pub const COUNTERS_SYMBOL: &str = "CROSSCALL_COUNTERS";
 
 const CTX: Ctx = Ctx { container: Container::Big, le: Endian::Little };
 
@@ -89,6 +85,15 @@ pub struct Reserved {
     pub name: &'static str,
 }
 
+/// Sources and compiler of an image, from its note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// SHA-256 over the sources.
+    pub source_hash: [u8; note::HASH_BYTES],
+    /// Text of `rustc -V`.
+    pub compiler: String,
+}
+
 /// A program ready to be put into memory.
 #[derive(Clone, Debug)]
 pub struct Image {
@@ -102,8 +107,8 @@ pub struct Image {
     pub symbols: Symbols,
     /// Points by address.
     pub points: Vec<Point>,
-    /// SHA-256 over the sources, where the image carries it.
-    pub source_hash: Option<[u8; 32]>,
+    /// What the image says about its sources.
+    pub origin: Option<Origin>,
 }
 
 impl Image {
@@ -125,17 +130,9 @@ impl Image {
             segments,
             symbols: parse_symbols(bytes, &sections)?,
             points: Vec::new(),
-            source_hash: None,
+            origin: None,
         };
         image.read_own_sections(bytes, &header, &sections)?;
-        if image.source_hash.is_none() {
-            let notes = headers.iter().filter(|header| header.p_type == PT_NOTE);
-            let content = |note: &ProgramHeader| {
-                file_range(bytes, "a note segment", note.p_offset, note.p_filesz)
-            };
-            image.source_hash =
-                notes.filter_map(|note| points::source_hash(content(note).ok()?)).next();
-        }
         Ok(image)
     }
 
@@ -177,10 +174,16 @@ impl Image {
         Ok(())
     }
 
-    /// Returns the exported table of counters.
+    /// Returns the header of the exported counters.
     #[must_use]
     pub fn counters(&self) -> Option<Symbol<'_>> {
-        self.symbols.find(COUNTERS_SYMBOL)
+        self.symbols.find(block::COUNTERS_SYMBOL)
+    }
+
+    /// Returns the header of the exported samples.
+    #[must_use]
+    pub fn samples(&self) -> Option<Symbol<'_>> {
+        self.symbols.find(block::SAMPLES_SYMBOL)
     }
 
     /// Returns the names of the points, sorted, each once.
@@ -204,15 +207,15 @@ impl Image {
         };
         for section in sections {
             let name = name_at(names, section.sh_name);
-            let is_ours = name == Some(POINTS_SECTION) || section.sh_type == SHT_NOTE;
-            if !is_ours {
-                continue;
-            }
-            let content = section_bytes(bytes, section, "a section of points or notes")?;
-            if name == Some(POINTS_SECTION) {
+            if name == Some(points_abi::SECTION) {
+                let content = section_bytes(bytes, section, "the section of points")?;
                 self.points = points::parse_points(content)?;
-            } else if section.sh_type == SHT_NOTE && self.source_hash.is_none() {
-                self.source_hash = points::source_hash(content);
+            } else if name == Some(note::SECTION) {
+                let content = section_bytes(bytes, section, "the note of the sources")?;
+                self.origin = note::parse(content).map(|(hash, compiler)| Origin {
+                    source_hash: hash,
+                    compiler: compiler.to_owned(),
+                });
             }
         }
         Ok(())

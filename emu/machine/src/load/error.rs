@@ -250,10 +250,9 @@ impl LoadError {
     /// Messages about header tables and sections.
     fn fmt_tables(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::EntrySize { field, found, allowed } => write!(
-                f,
-                "{field} is {found} bytes, ELF64 has {allowed}; the file is damaged"
-            ),
+            Self::EntrySize { field, found, allowed } => {
+                write!(f, "{field} is {found} bytes, ELF64 has {allowed}; the file is damaged")
+            }
             Self::Truncated { what, end, len } => write!(
                 f,
                 "{what} ends at {end:#x}, the file at {len:#x}; the file is cut off or \
