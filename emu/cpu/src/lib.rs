@@ -1,6 +1,21 @@
 //! The core node: cpus of either ISA over private caches, store buffers and waits.
+//!
+//! Reading order: `isa` and `port` (the two sides of an instruction), `timing` and `scoreboard`
+//! (when ops happen), `wait` (waiting as a value), `thread` (one cpu), `node` (the agenda),
+//! `access` (loads, stores, atomics), `handle` (messages), `idle`, `spin`, `points`.
 
+mod access;
+pub mod config;
+pub mod counters;
+mod handle;
+mod idle;
 pub mod isa;
+pub mod node;
+pub mod points;
 pub mod port;
+mod scoreboard;
+mod spin;
+mod store_buffer;
+pub mod thread;
 pub mod timing;
 pub mod wait;

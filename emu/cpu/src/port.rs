@@ -72,8 +72,26 @@ pub enum Space {
     Port,
 }
 
+/// What instruction code reports when an instruction is complete but for its register changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// An interrupt of this vector is being taken.
+    InterruptTaken(u8),
+    /// A handler returned.
+    InterruptReturned,
+    /// Maskable interrupts are now enabled, or not.
+    InterruptFlag(bool),
+}
+
 /// What instruction code may ask of the engine.
 pub trait Port {
+    /// Whether this is another run of an instruction (or interrupt entry) that was not complete.
+    /// It must then take the same way as before: no newly pending interrupt is looked at.
+    fn resuming(&self) -> bool;
+
+    /// Reports, once all requests of the instruction are served.
+    fn note(&mut self, note: Note);
+
     /// Starts an instruction: computes its dispatch and issue times from operands and width.
     fn dispatch(&mut self, timing: &OpTiming);
 

@@ -20,6 +20,8 @@ pub enum Class {
     /// Add, logic, move, compare, LEA.
     #[default]
     Alu,
+    /// Move from memory: nothing beyond the load.
+    Load,
     /// Shift, rotate, bit scan and count.
     Shift,
     /// Integer multiply.

@@ -1,0 +1,632 @@
+//! The engine's side of the port: accesses under permission, store buffer, fences, messages
+//! (`engine.md` sections 3, 5 and 6).
+
+use emu_mem::cache::{Level, Port as CachePort};
+use emu_mem::msg::LineMsg;
+use emu_mem::phys::Phys;
+use emu_observe::Event;
+use emu_sim::{Key, LineAddr, NodeRef, PAGE_SIZE_LOG2, Phase, PhysAddr, SimTime};
+
+use crate::node::{CoreItem, Hold, Hw, Out, Request};
+use crate::port::{DeviceAccess, Fence, Note, Port, Target, TimeOrder, Wait};
+use crate::store_buffer::Forward;
+use crate::thread::{Pending, PendingIpi, RunState};
+use crate::timing::{Class, OpTiming};
+use crate::wait::{MonitorState, Signal};
+
+/// The port of cpu `j` for one run of one instruction.
+pub(crate) struct CorePort<'a> {
+    pub(crate) hw: &'a mut Hw,
+    pub(crate) j: usize,
+    pub(crate) phys: &'a Phys,
+}
+
+impl Hw {
+    /// Asks for a line unless that is under way already.
+    pub(crate) fn request(
+        &mut self,
+        j: usize,
+        line: LineAddr,
+        write: bool,
+        port: CachePort,
+        t: u64,
+    ) {
+        if self.requests.iter().any(|r| r.line == line) {
+            return;
+        }
+        self.requests.push(Request { line, port });
+        self.threads[j].counters.line_requests += 1;
+        if self.wanted.lines {
+            self.event(j, t, Event::LineRequest { line, write });
+        }
+        self.send_line(t, 0, line, LineMsg::Get { write });
+    }
+
+    /// End of a sibling's hold on the line, if it is after `t`.
+    #[inline]
+    pub(crate) fn held_by_sibling(&self, j: usize, line: LineAddr, t: u64) -> Option<u64> {
+        if self.holds.is_empty() {
+            return None;
+        }
+        let mine = |h: &&Hold| h.line == line && h.owner != j && h.sibling_until > t;
+        self.holds.iter().filter(mine).map(|h| h.sibling_until).max()
+    }
+
+    /// Begins a hold whose end is fixed now (L4).
+    pub(crate) fn hold(&mut self, hold: Hold, t: u64) {
+        self.holds.retain(|h| h.until.max(h.sibling_until) > t);
+        self.holds.push(hold);
+    }
+
+    /// A write of cpu `j` became visible to its siblings at `t`: their monitors and spins see it.
+    pub(crate) fn wrote(&mut self, j: usize, line: LineAddr, t: u64) {
+        for i in 0..self.threads.len() {
+            if i == j && !self.config.own_store_triggers {
+                continue;
+            }
+            if self.threads[i].monitor == MonitorState::Armed(line) {
+                self.trigger(i, t);
+                self.bound_steps(0);
+            }
+            if i != j && self.threads[i].run == RunState::Spinning {
+                self.materialise(i, t);
+                self.bound_steps(0);
+            }
+        }
+    }
+
+    /// Whether cpus of this core have decoded code in the page.
+    #[inline]
+    fn is_code_page(&self, page: u64) -> bool {
+        self.code_filter & 1 << (page & 63) != 0 && self.code_pages.contains(&page)
+    }
+
+    /// Tries to drain the head of cpu `j`'s store buffer at `t`.
+    pub(crate) fn drain(&mut self, j: usize, t: u64, phys: &Phys) {
+        let Some(head) = self.threads[j].stores.head().copied() else { return };
+        let line = head.line();
+        if let Some(until) = self.held_by_sibling(j, line, t) {
+            self.threads[j].stores.last_drain = until.saturating_sub(1);
+            return;
+        }
+        let hit = self.caches.access(CachePort::Data, line, t);
+        if !hit.is_some_and(|h| h.perm.can_write()) {
+            self.threads[j].stores.is_head_waiting = true;
+            self.request(j, line, true, CachePort::Data, t);
+            return;
+        }
+        self.caches.set_modified(line);
+        if head.size == 16 {
+            phys.store_wide(head.pa, head.value);
+        } else {
+            phys.store(head.pa, head.size, head.value as u64);
+        }
+        self.threads[j].stores.pop(t);
+        if self.threads.len() > 1 {
+            let sibling_until = t + self.config.smt_handover;
+            if self.threads.iter().enumerate().any(|(i, th)| i != j && th.run == RunState::Running)
+            {
+                self.hold(Hold { line, until: t, sibling_until, owner: j }, t);
+            }
+        }
+        self.wrote(j, line, t);
+        self.drained(j, head.n, t);
+    }
+
+    fn drained(&mut self, j: usize, n: u64, t: u64) {
+        let th = &mut self.threads[j];
+        let goes_on = match th.pending {
+            Pending::BufferEmpty => th.stores.is_all_unretired(),
+            Pending::BufferSpace => true,
+            Pending::Drained(m) => m <= n,
+            _ => false,
+        };
+        if goes_on {
+            th.now = th.now.max(t);
+            th.pending = Pending::At(th.now);
+        }
+    }
+}
+
+impl CorePort<'_> {
+    #[inline]
+    fn wait<T>(&mut self, pending: Pending) -> Result<T, Wait> {
+        self.hw.threads[self.j].pending = pending;
+        Err(Wait)
+    }
+
+    /// Time at which an access performs that may not be before `earliest`, if that is allowed now;
+    /// stores that are due by then drain first.
+    #[inline]
+    fn perform_at(&mut self, earliest: u64) -> Result<u64, Wait> {
+        let th = &self.hw.threads[self.j];
+        let t = th.current.i.max(th.now).max(earliest);
+        if t >= self.hw.step_limit {
+            return self.wait(Pending::At(t));
+        }
+        while self.hw.threads[self.j].stores.drain_time() <= t {
+            let at = self.hw.threads[self.j].stores.drain_time();
+            self.hw.drain(self.j, at, self.phys);
+            if t >= self.hw.step_limit {
+                return self.wait(Pending::At(t));
+            }
+        }
+        Ok(t)
+    }
+
+    /// As `perform_at`, after all older stores have drained.
+    fn perform_drained(&mut self) -> Result<u64, Wait> {
+        if !self.hw.threads[self.j].stores.is_all_unretired() {
+            return self.wait(Pending::BufferEmpty);
+        }
+        let retired = self.hw.threads[self.j].score.last_retire();
+        self.perform_at(retired)
+    }
+
+    #[inline]
+    fn replay(&mut self) -> Option<u128> {
+        let th = &mut self.hw.threads[self.j];
+        let step = th.log.replay(false)?;
+        th.current.data = th.current.data.max(step.done);
+        Some(step.value)
+    }
+
+    #[inline]
+    fn performed(&mut self, t: u64, value: u128, done: u64) {
+        let th = &mut self.hw.threads[self.j];
+        th.now = t;
+        th.current.data = th.current.data.max(done);
+        th.log.push(value, done, false);
+    }
+
+    /// A load of 1 to 8 or 16 bytes.
+    #[inline]
+    fn load_any(&mut self, pa: PhysAddr, size: u8) -> Result<u128, Wait> {
+        if let Some(value) = self.replay() {
+            return Ok(value);
+        }
+        let t = self.perform_at(0)?;
+        let l1 = u64::from(self.hw.config.timing.l1_latency);
+        let th = &self.hw.threads[self.j];
+        match th.stores.forward(pa, size) {
+            Forward::None => {}
+            Forward::Value(value) => {
+                let done = th.current.i + l1;
+                self.performed(t, value, done);
+                return Ok(value);
+            }
+            Forward::Partial(n) => return self.wait(Pending::Drained(n)),
+        }
+        let line = pa.line();
+        if let Some(until) = self.hw.held_by_sibling(self.j, line, t) {
+            return self.wait(Pending::At(until));
+        }
+        let Some(hit) = self.hw.caches.access(CachePort::Data, line, t) else {
+            self.hw.request(self.j, line, false, CachePort::Data, t);
+            return self.wait(Pending::Line(line));
+        };
+        let latency = match hit.level {
+            Level::L1 => l1,
+            Level::L2 => u64::from(self.hw.config.timing.l2_latency),
+        };
+        let issue = self.hw.threads[self.j].current.i;
+        let value =
+            if size == 16 { self.phys.load_wide(pa) } else { u128::from(self.phys.load(pa, size)) };
+        // C2: a line that was there at issue gives its data as if read then.
+        let from = if hit.level == Level::L1 { issue.max(hit.since.min(t)) } else { issue };
+        self.performed(t, value, from + latency);
+        Ok(value)
+    }
+
+    fn store_any(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<(), Wait> {
+        if self.replay().is_some() {
+            return Ok(());
+        }
+        let th = &self.hw.threads[self.j];
+        if th.stores.is_full() && !th.stores.is_all_unretired() {
+            return self.wait(Pending::BufferSpace);
+        }
+        let t = th.current.i.max(th.now);
+        let line = pa.line();
+        let owned = self.hw.caches.perm(line).is_some_and(emu_mem::msg::Perm::can_write);
+        if !owned && self.hw.requests.len() < self.hw.config.fill_buffers {
+            self.hw.request(self.j, line, true, CachePort::Data, t);
+        }
+        let is_code = self.hw.is_code_page(pa.0 >> PAGE_SIZE_LOG2);
+        let th = &mut self.hw.threads[self.j];
+        if is_code {
+            th.code_changed = true;
+            th.drain_before_next = true;
+        }
+        th.stores.push(pa, size, value);
+        th.spin.is_clean = false;
+        th.log.push(0, 0, false);
+        Ok(())
+    }
+
+    fn own_ipi(&mut self, i: usize, t: u64, signal: Signal, id: emu_observe::IpiId) {
+        let hw = &mut *self.hw;
+        let time = t + hw.config.ipi_self.max(1);
+        let source = NodeRef::Core(hw.id).rank();
+        let key = Key { time, phase: Phase::Signal, tie: 0, source, seq: hw.next_seq() };
+        hw.inbox.push(key, CoreItem::Signal { smt: i, signal, id });
+        hw.bound_steps(time);
+    }
+}
+
+impl Port for CorePort<'_> {
+    #[inline]
+    fn resuming(&self) -> bool {
+        self.hw.threads[self.j].begun
+    }
+
+    fn note(&mut self, note: Note) {
+        let hw = &mut *self.hw;
+        let j = self.j;
+        let (cycle, pc) = {
+            let th = &mut hw.threads[j];
+            th.spin.is_clean = false;
+            (th.current.i.max(th.now), 0)
+        };
+        let now = hw.ps(cycle);
+        match note {
+            Note::InterruptTaken(vector) => hw.interrupt_taken(j, cycle, now, vector),
+            Note::InterruptReturned => {
+                if hw.wanted.wakes {
+                    hw.event(j, cycle, Event::HandlerEnd);
+                }
+            }
+            Note::InterruptFlag(enabled) => {
+                hw.set_masked(j, now, !enabled);
+                if hw.wanted.wakes {
+                    hw.event(j, cycle, Event::InterruptFlag { enabled, pc });
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn dispatch(&mut self, timing: &OpTiming) {
+        let th = &mut self.hw.threads[self.j];
+        let d = th.score.next_dispatch();
+        th.current.d = d;
+        th.current.i = th.score.issue(d, timing);
+        th.current.timing = *timing;
+        if let Some(vector) = th.handler_began.take() {
+            let cycle = d.max(th.now);
+            if self.hw.wanted.wakes {
+                self.hw.event(self.j, cycle, Event::HandlerBegin { vector });
+            }
+        }
+    }
+
+    fn extra_latency(&mut self, cycles: u32) {
+        self.hw.threads[self.j].current.extra += u64::from(cycles);
+    }
+
+    fn serialise(&mut self) {
+        self.hw.threads[self.j].current.serialises = true;
+    }
+
+    #[inline]
+    fn branch(&mut self, mispredicted: bool) {
+        self.hw.threads[self.j].current.mispredicted |= mispredicted;
+    }
+
+    #[inline]
+    fn logged_translation(&mut self) -> Option<u64> {
+        self.hw.threads[self.j].log.replay(true).map(|s| s.value as u64)
+    }
+
+    #[inline]
+    fn translated(&mut self, entry: u64) {
+        let log = &mut self.hw.threads[self.j].log;
+        if let Some(mark) = log.walk_mark.take() {
+            log.steps.truncate(mark);
+        }
+        log.push(u128::from(entry), 0, true);
+    }
+
+    fn begin_walk(&mut self) {
+        let log = &mut self.hw.threads[self.j].log;
+        // Also on a re-run: the walk's steps begin where the cursor stands.
+        log.walk_mark = Some(log.cursor);
+    }
+
+    #[inline]
+    fn load(&mut self, pa: PhysAddr, size: u8) -> Result<u64, Wait> {
+        self.load_any(pa, size).map(|v| v as u64)
+    }
+
+    fn load_wide(&mut self, pa: PhysAddr) -> Result<u128, Wait> {
+        self.load_any(pa, 16)
+    }
+
+    #[inline]
+    fn store(&mut self, pa: PhysAddr, size: u8, value: u64) -> Result<(), Wait> {
+        self.store_any(pa, size, u128::from(value))
+    }
+
+    fn store_wide(&mut self, pa: PhysAddr, value: u128) -> Result<(), Wait> {
+        self.store_any(pa, 16, value)
+    }
+
+    fn rmw(
+        &mut self,
+        pa: PhysAddr,
+        size: u8,
+        change: &mut dyn FnMut(u128) -> Option<u128>,
+    ) -> Result<u128, Wait> {
+        if let Some(value) = self.replay() {
+            // The change is made once; a re-run only needs what it returned.
+            change(value);
+            return Ok(value);
+        }
+        self.hw.threads[self.j].spin.is_clean = false;
+        let t = self.perform_drained()?;
+        let line = pa.line();
+        if let Some(until) = self.hw.held_by_sibling(self.j, line, t) {
+            return self.wait(Pending::At(until));
+        }
+        let hit = self.hw.caches.access(CachePort::Data, line, t);
+        if !hit.is_some_and(|h| h.perm.can_write()) {
+            self.hw.request(self.j, line, true, CachePort::Data, t);
+            return self.wait(Pending::Line(line));
+        }
+        let old = match size {
+            16 => self.phys.load_wide(pa),
+            _ => u128::from(self.phys.load(pa, size)),
+        };
+        if let Some(new) = change(old) {
+            match size {
+                16 => self.phys.store_wide(pa, new),
+                _ => self.phys.store(pa, size, new as u64),
+            }
+        }
+        self.hw.caches.set_modified(line);
+        let latency = u64::from(self.hw.config.timing.latency[Class::Rmw as usize]);
+        let sibling_until = t + latency + self.hw.config.smt_handover;
+        self.hw.hold(Hold { line, until: t + latency, sibling_until, owner: self.j }, t);
+        let cur = &mut self.hw.threads[self.j].current;
+        let done = if cur.timing.class == Class::Rmw { t } else { t + latency };
+        cur.redirect = cur.redirect.max(t + latency);
+        self.performed(t, old, done);
+        self.hw.wrote(self.j, line, t);
+        Ok(old)
+    }
+
+    fn fetch(&mut self, pa: PhysAddr) -> Result<(), Wait> {
+        if self.replay().is_some() {
+            return Ok(());
+        }
+        let th = &self.hw.threads[self.j];
+        // Fetch goes with dispatch, not with operands: it never waits for the step limit.
+        let t = th.now.max(th.score.next_dispatch());
+        let line = pa.line();
+        let Some(hit) = self.hw.caches.access(CachePort::Fetch, line, t) else {
+            if t >= self.hw.step_limit {
+                return self.wait(Pending::At(t));
+            }
+            self.hw.request(self.j, line, false, CachePort::Fetch, t);
+            return self.wait(Pending::Line(line));
+        };
+        if hit.level == Level::L2 {
+            let l2 = u64::from(self.hw.config.timing.l2_latency);
+            self.hw.threads[self.j].score.redirect(t + l2);
+        }
+        self.hw.threads[self.j].log.push(0, 0, false);
+        Ok(())
+    }
+
+    fn code_bytes(&mut self, pa: PhysAddr, out: &mut [u8]) {
+        self.phys.read_bytes(pa, out);
+    }
+
+    #[inline]
+    fn code_version(&mut self, page: u64) -> u32 {
+        self.phys.code_version(page)
+    }
+
+    fn note_code(&mut self, page: u64) {
+        self.phys.note_code(page);
+        if !self.hw.is_code_page(page) {
+            self.hw.code_filter |= 1 << (page & 63);
+            self.hw.code_pages.push(page);
+        }
+    }
+
+    #[inline]
+    fn take_code_store(&mut self) -> bool {
+        std::mem::take(&mut self.hw.threads[self.j].code_changed)
+    }
+
+    fn fence(&mut self, fence: Fence) -> Result<(), Wait> {
+        if self.replay().is_some() {
+            return Ok(());
+        }
+        self.hw.threads[self.j].spin.is_clean = false;
+        if fence == Fence::Full {
+            let t = self.perform_drained()?;
+            self.hw.threads[self.j].now = t;
+        }
+        let th = &mut self.hw.threads[self.j];
+        th.current.i = th.current.i.max(th.score.last_retire());
+        th.current.serialises = true;
+        th.log.push(0, 0, false);
+        Ok(())
+    }
+
+    fn flush_line(&mut self, pa: PhysAddr) -> Result<(), Wait> {
+        if self.replay().is_some() {
+            return Ok(());
+        }
+        if self.hw.threads[self.j].device_value.take().is_some() {
+            let t = self.hw.threads[self.j].now;
+            self.performed(t, 0, t);
+            return Ok(());
+        }
+        let t = self.perform_drained()?;
+        self.hw.threads[self.j].now = t;
+        self.hw.send_line(t, 0, pa.line(), LineMsg::Flush);
+        self.wait(Pending::Flush(pa.line()))
+    }
+
+    fn device(&mut self, access: DeviceAccess) -> Result<u64, Wait> {
+        if let Some(value) = self.replay() {
+            return Ok(value as u64);
+        }
+        if let Some(value) = self.hw.threads[self.j].device_value.take() {
+            let t = self.hw.threads[self.j].now;
+            self.performed(t, u128::from(value), t);
+            return Ok(value);
+        }
+        let t = self.perform_drained()?;
+        let hw = &mut *self.hw;
+        hw.threads[self.j].now = t;
+        let time = hw.ps(t) + hw.config.core_device;
+        let source = NodeRef::Core(hw.id).rank();
+        let key = Key { time, phase: Phase::Request, tie: 0, source, seq: hw.next_seq() };
+        hw.out.push(Out::Device { cpu: hw.threads[self.j].cpu, access, key });
+        hw.sends(t);
+        self.wait(Pending::Device)
+    }
+
+    fn arm_monitor(&mut self, pa: PhysAddr) -> Result<(), Wait> {
+        let replayed = self.hw.threads[self.j].log.cursor < self.hw.threads[self.j].log.steps.len();
+        self.load_any(pa, 1)?;
+        if !replayed {
+            // A store of this cpu that is still buffered does not count; the line must be ours.
+            let line = pa.line();
+            let th = &mut self.hw.threads[self.j];
+            th.spin.is_clean = false;
+            if self.hw.caches.perm(line).is_some() {
+                th.monitor = MonitorState::Armed(line);
+            } else {
+                // Forwarded from the own store buffer without the line: fall through once.
+                th.monitor = MonitorState::Triggered;
+            }
+        }
+        Ok(())
+    }
+
+    fn monitor(&self) -> MonitorState {
+        self.hw.threads[self.j].monitor
+    }
+
+    fn disarm_monitor(&mut self) {
+        self.hw.threads[self.j].monitor = MonitorState::Unarmed;
+    }
+
+    fn signal(&mut self, target: Target, signal: Signal, ordered: bool) -> Result<(), Wait> {
+        if self.replay().is_some() {
+            return Ok(());
+        }
+        let t = if ordered { self.perform_drained()? } else { self.perform_at(0)? };
+        let send = u64::from(self.hw.config.timing.latency[Class::IpiSend as usize]);
+        let left = t + send;
+        let id = self.hw.threads[self.j].next_message();
+        let me = self.j;
+        for i in 0..self.hw.threads.len() {
+            let is_meant = match target {
+                Target::ArchId(id) => self.hw.arch_ids[i] == id,
+                Target::All | Target::Match(_) => true,
+                Target::AllButSelf => i != me,
+            };
+            if is_meant {
+                self.own_ipi(i, left, signal, id);
+            }
+        }
+        let is_own = matches!(target, Target::ArchId(id) if self.hw.arch_ids.contains(&id));
+        if !is_own {
+            let freq = self.hw.config.freq;
+            let (began, sent) = (freq.edge(t), freq.edge(left));
+            self.hw.out.push(Out::Signal { id, target, signal, began, sent });
+            self.hw.sends(t);
+        }
+        let cur = &mut self.hw.threads[self.j].current;
+        if cur.timing.class != Class::IpiSend {
+            cur.extra += send;
+        }
+        self.hw.threads[self.j].spin.is_clean = false;
+        self.performed(t, 0, t);
+        Ok(())
+    }
+
+    fn set_timer(&mut self, at: Option<SimTime>) {
+        let freq = self.hw.config.freq;
+        let th = &mut self.hw.threads[self.j];
+        th.spin.is_clean = false;
+        th.timer = at.map_or(u64::MAX, |at| freq.edge_at_or_after(at).max(th.now + 1));
+        let timer = th.timer;
+        self.hw.bound_steps(timer);
+    }
+
+    fn time(&mut self, order: TimeOrder) -> SimTime {
+        let freq = self.hw.config.freq;
+        let th = &mut self.hw.threads[self.j];
+        th.spin.is_clean = false;
+        let t = match order {
+            TimeOrder::Early => th.current.i.max(th.now),
+            TimeOrder::Retired => th.now.max(th.score.last_retire()),
+        };
+        th.now = t;
+        th.current.i = th.current.i.max(t);
+        freq.edge(t)
+    }
+
+    fn report_unimplemented(&mut self, rip: u64, bytes: &[u8]) {
+        let th = &mut self.hw.threads[self.j];
+        if th.reported.contains(&rip) {
+            return;
+        }
+        th.reported.push(rip);
+        let cycle = th.now;
+        let mut first = [0; 15];
+        let len = bytes.len().min(15);
+        first[..len].copy_from_slice(&bytes[..len]);
+        let event = Event::Unimplemented { pc: rip, bytes: first, len: len as u8 };
+        self.hw.event(self.j, cycle, event);
+    }
+}
+
+impl Hw {
+    fn interrupt_taken(&mut self, j: usize, cycle: u64, now: u64, vector: u8) {
+        let masked_now = self.threads[j].mask.at(now);
+        let th = &mut self.threads[j];
+        th.counters.handler_entries += 1;
+        th.handler_began = Some(vector);
+        let mut masked = 0;
+        if let Some(at) = th.pending_ipis.iter().position(|p| p.vector == vector) {
+            let PendingIpi { accepted_ps, masked_before_ps, is_ipi, .. } =
+                th.pending_ipis.remove(at);
+            if is_ipi {
+                masked = masked_now - masked_before_ps;
+                th.counters.ipi_taken += 1;
+                th.counters.ipi_pending -= 1;
+                th.counters.ipi_pend_ps += now.saturating_sub(accepted_ps);
+                th.counters.ipi_pend_masked_ps += masked;
+            }
+        }
+        if self.wanted.wakes {
+            self.event(j, cycle, Event::InterruptTaken { vector, masked: SimTime(masked) });
+        }
+    }
+
+    fn set_masked(&mut self, j: usize, now: u64, is_off: bool) {
+        let th = &mut self.threads[j];
+        th.mask.is_off = is_off;
+        if is_off {
+            th.mask.start(now);
+        } else {
+            self.end_mask(j, now);
+        }
+    }
+
+    /// A section with interrupts off ends, or a wait begins inside it.
+    pub(crate) fn end_mask(&mut self, j: usize, now: u64) {
+        let th = &mut self.threads[j];
+        let length = th.mask.stop(now);
+        th.counters.irqoff_ps += length;
+        th.counters.irqoff_max_ps = th.counters.irqoff_max_ps.max(length);
+    }
+}

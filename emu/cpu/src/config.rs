@@ -1,0 +1,60 @@
+//! What a core is told about itself and its surroundings. Plain data, computed by `machine`.
+
+use emu_mem::cache::Geometry;
+use emu_sim::{Freq, SimTime};
+
+use crate::timing::CoreTiming;
+
+/// An idle state as the core pays for it (the *true* values).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleCost {
+    /// Name, for reports.
+    pub name: String,
+    /// Time to enter.
+    pub entry: SimTime,
+    /// A wake during entry does not pay the rest of it.
+    pub is_abortable: bool,
+    /// Exit when a store to the monitored line is the cause.
+    pub exit_store: SimTime,
+    /// Exit for every other cause.
+    pub exit_interrupt: SimTime,
+    /// Private caches are lost, once every cpu of the core is in such a state.
+    pub flushes: bool,
+    /// Added to the answer of a snoop while every cpu of the core waits.
+    pub snoop: SimTime,
+}
+
+/// One core's constants.
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    /// Clock.
+    pub freq: Freq,
+    /// Latencies and widths.
+    pub timing: CoreTiming,
+    /// L1 data.
+    pub l1d: Geometry,
+    /// L1 instruction.
+    pub l1i: Geometry,
+    /// Private L2.
+    pub l2: Geometry,
+    /// Leg to the LLC, ps.
+    pub core_llc: u64,
+    /// Leg to a device, ps.
+    pub core_device: u64,
+    /// Cycles between a hold's end on one sibling and the other's use of the line.
+    pub smt_handover: u64,
+    /// Cycles a core keeps a line after a demand grant.
+    pub line_keep: u64,
+    /// Cycles from an IPI's write to its arrival at the sender itself or its sibling.
+    pub ipi_self: u64,
+    /// Whether a cpu's own store triggers its monitor.
+    pub own_store_triggers: bool,
+    /// Requests a core may have under way.
+    pub fill_buffers: usize,
+    /// Idle states, by index.
+    pub idle: Vec<IdleCost>,
+    /// Shortest time from a message of a core to one that it causes at a core, ps (`W`).
+    pub window_ps: u64,
+    /// Skip iterations of spin loops.
+    pub elide_spins: bool,
+}

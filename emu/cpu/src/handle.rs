@@ -1,0 +1,217 @@
+//! What a core does with its items: grants, snoops, signals, timers, drains.
+
+use emu_mem::cache::Port as CachePort;
+use emu_mem::msg::{LineMsg, Perm, SnoopKind};
+use emu_mem::phys::Phys;
+use emu_observe::{Event, IpiId};
+use emu_sim::{Key, LineAddr, NodeRef, Phase, SimTime};
+
+use crate::isa::{Isa, Received};
+use crate::node::{Core, CoreItem, Hold, Hw};
+use crate::thread::{Pending, PendingIpi};
+use crate::wait::{MonitorState, Signal, WakeCause};
+
+impl<I: Isa> Core<I> {
+    /// Handles the first message of the inbox. Every spin is made good first (S4).
+    pub(crate) fn handle_next(&mut self, unit: &mut I::Unit, phys: &Phys) {
+        let Some((key, item)) = self.hw.inbox.pop() else { return };
+        let t = key.time;
+        self.hw.materialise_all(t);
+        match item {
+            CoreItem::Line { line, msg } => match msg {
+                LineMsg::Grant(perm) => self.grant(line, perm, t, unit, phys),
+                LineMsg::Snoop { kind, .. } => self.hw.snoop(line, msg, kind, t),
+                LineMsg::FlushDone => self.answer(t, Pending::Flush(line), 0, unit, phys),
+                _ => unreachable!("model bug: {msg:?} sent to a core"),
+            },
+            CoreItem::Signal { smt, signal, id } => self.signalled(smt, signal, id, t),
+            CoreItem::DeviceDone { smt, value } => {
+                let th = &mut self.hw.threads[smt];
+                th.device_value = Some(value);
+                self.resume_inside(smt, t, unit, phys);
+            }
+            CoreItem::Release { smt } => {
+                let th = &mut self.hw.threads[smt];
+                if th.pending == Pending::Rule {
+                    th.pending = Pending::None;
+                    th.score.redirect(t);
+                }
+            }
+        }
+    }
+
+    /// Goes on with the instruction of cpu `j` inside the item that it waited for (L6).
+    fn resume_inside(&mut self, j: usize, t: u64, unit: &mut I::Unit, phys: &Phys) {
+        let th = &mut self.hw.threads[j];
+        th.now = th.now.max(t);
+        th.pending = Pending::At(th.now);
+        let time = th.now;
+        self.hw.step_limit = time + 1;
+        self.step(j, time, unit, phys);
+    }
+
+    fn answer(&mut self, t: u64, what: Pending, v: u64, unit: &mut I::Unit, phys: &Phys) {
+        for j in 0..self.hw.threads.len() {
+            if self.hw.threads[j].pending == what {
+                self.hw.threads[j].device_value = Some(v);
+                self.resume_inside(j, t, unit, phys);
+                return;
+            }
+        }
+    }
+
+    fn grant(&mut self, line: LineAddr, perm: Perm, t: u64, unit: &mut I::Unit, phys: &Phys) {
+        let hw = &mut self.hw;
+        let at = hw.requests.iter().position(|r| r.line == line);
+        let port = at.map_or(CachePort::Data, |at| hw.requests.swap_remove(at).port);
+        if let Some(victim) = hw.caches.fill(port, line, perm, t)
+            && victim.perm.can_write()
+        {
+            let (dirty, watch) = (victim.perm == Perm::Modified, hw.is_watched(victim.line));
+            hw.send_line(t, 0, victim.line, LineMsg::Put { dirty, watch });
+        }
+        hw.send_line(t, 0, line, LineMsg::Done);
+        if hw.wanted.lines {
+            hw.event(0, t, Event::LineGrant { line, write: perm.can_write() });
+        }
+        let waits = |th: &crate::thread::Thread| {
+            th.pending == Pending::Line(line)
+                || th.stores.is_head_waiting && th.stores.head().is_some_and(|s| s.line() == line)
+        };
+        if hw.config.line_keep > 0 && perm.can_write() && hw.threads.iter().any(waits) {
+            let until = t + hw.config.line_keep;
+            hw.hold(Hold { line, until, sibling_until: 0, owner: 0 }, t);
+        }
+        for j in 0..hw.threads.len() {
+            let Some(head) = hw.threads[j].stores.head() else { continue };
+            if head.line() != line {
+                continue;
+            }
+            let is_ready = head.ready <= t && hw.threads[j].stores.last_drain < t;
+            hw.threads[j].stores.is_head_waiting = false;
+            if is_ready && perm.can_write() {
+                hw.drain(j, t, phys);
+            }
+        }
+        for j in 0..self.hw.threads.len() {
+            if self.hw.threads[j].pending == Pending::Line(line) {
+                self.resume_inside(j, t, unit, phys);
+            }
+        }
+    }
+
+    fn signalled(&mut self, j: usize, signal: Signal, id: IpiId, t: u64) {
+        let now = self.hw.config.freq.edge(t);
+        let received = self.isas[j].receive(signal, now);
+        let vector = match signal {
+            Signal::Interrupt { vector, .. } => Some(vector),
+            _ => None,
+        };
+        if let Some(vector) = vector {
+            self.hw.count_ipi(j, vector, received, now, t, id);
+        }
+        self.wake_if_due(j, t);
+    }
+
+    pub(crate) fn handle_timer(&mut self, j: usize, t: u64) {
+        self.hw.materialise_all(t);
+        let freq = self.hw.config.freq;
+        let next = self.isas[j].timer(freq.edge(t));
+        let th = &mut self.hw.threads[j];
+        th.timer = next.map_or(u64::MAX, |at| freq.edge_at_or_after(at).max(t + 1));
+        self.wake_if_due(j, t);
+    }
+
+    pub(crate) fn handle_deadline(&mut self, j: usize, t: u64) {
+        self.hw.materialise_all(t);
+        self.hw.leave_wait(j, t, WakeCause::Timeout);
+    }
+
+    pub(crate) fn handle_drain(&mut self, j: usize, t: u64, phys: &Phys) {
+        self.hw.drain(j, t, phys);
+    }
+
+    /// Brings counters up to `t`, at a cut: spins are made good.
+    pub fn settle(&mut self, t: SimTime) {
+        let cycle = self.hw.config.freq.edge_at_or_after(t);
+        self.hw.materialise_all(cycle);
+    }
+}
+
+impl Hw {
+    fn materialise_all(&mut self, t: u64) {
+        for j in 0..self.threads.len() {
+            self.materialise(j, t);
+        }
+    }
+
+    /// A snoop is answered when it is handled (L3), or when the hold on its line ends (L4).
+    fn snoop(&mut self, line: LineAddr, msg: LineMsg, kind: SnoopKind, t: u64) {
+        let held = self.holds.iter().filter(|h| h.line == line).map(|h| h.until).max();
+        if let Some(until) = held
+            && until > t
+        {
+            let source = NodeRef::Core(self.id).rank();
+            let key =
+                Key { time: until, phase: Phase::HoldEnd, tie: 0, source, seq: self.next_seq() };
+            self.inbox.push(key, CoreItem::Line { line, msg });
+            return;
+        }
+        let had = match kind {
+            SnoopKind::Share => self.caches.reduce(line),
+            SnoopKind::Inv | SnoopKind::Flush => self.caches.remove(line),
+        };
+        for j in 0..self.threads.len() {
+            self.threads[j].counters.snoops += 1;
+            if kind != SnoopKind::Share {
+                self.threads[j].code_changed = true;
+            }
+            if kind == SnoopKind::Inv && self.threads[j].monitor == MonitorState::Armed(line) {
+                self.trigger(j, t);
+            }
+        }
+        let kept = kind == SnoopKind::Share && had.is_some();
+        let dirty = had == Some(Perm::Modified);
+        let watch = self.is_watched(line);
+        let delay = self.snoop_delay();
+        if self.wanted.lines {
+            self.event(0, t, Event::LineLost { line, kept });
+        }
+        self.send_line(t, delay, line, LineMsg::Ack { kept, dirty, watch, forwarded: false });
+    }
+
+    fn count_ipi(
+        &mut self,
+        j: usize,
+        vector: u8,
+        received: Received,
+        now: SimTime,
+        t: u64,
+        id: IpiId,
+    ) {
+        let masked_before_ps = self.threads[j].mask.at(now.ps());
+        let th = &mut self.threads[j];
+        match received {
+            Received::Accepted => {
+                th.counters.ipi_accepted += 1;
+                th.counters.ipi_pending += 1;
+                let accepted_ps = now.ps();
+                th.pending_ipis.push(PendingIpi {
+                    vector,
+                    accepted_ps,
+                    masked_before_ps,
+                    is_ipi: true,
+                });
+            }
+            Received::Merged => th.counters.ipi_merged += 1,
+            Received::Ignored => return,
+        }
+        if self.wanted.wakes {
+            let event = match received {
+                Received::Accepted => Event::IpiAccepted { id, vector },
+                _ => Event::IpiMerged { id, vector },
+            };
+            self.event(j, t, event);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Entering and leaving waits: one function enters, one leaves, and leaving records the cause.
+
+use emu_mem::msg::{LineMsg, Perm};
+use emu_observe::Event;
+use emu_sim::SimTime;
+
+use crate::isa::Isa;
+use crate::node::{Core, Hw};
+use crate::thread::{Pending, RunState, Wait};
+use crate::wait::{MonitorState, WaitReason, WaitRequest, WakeCause};
+
+impl<I: Isa> Core<I> {
+    /// Cpu `j` begins to wait at cycle `t`. Its store buffer goes on draining (W1).
+    pub(crate) fn enter_wait(&mut self, j: usize, t: u64, request: WaitRequest) {
+        let now = self.hw.ps(t);
+        self.hw.end_mask(j, now);
+        let th = &mut self.hw.threads[j];
+        th.now = th.now.max(t);
+        th.run = RunState::Waiting(Wait { request, since: t });
+        th.counters.idle_enter += 1;
+        if self.hw.wanted.wakes {
+            self.hw.event(j, t, Event::IdleEnter { state: request.state });
+        }
+        self.hw.update_shares();
+        self.hw.flush_if_asked(t);
+        let is_triggered = request.reason == WaitReason::Monitor
+            && !matches!(self.hw.threads[j].monitor, MonitorState::Armed(_));
+        if is_triggered {
+            self.hw.leave_wait(j, t, WakeCause::MonitorStore);
+        } else {
+            self.wake_if_due(j, t);
+        }
+    }
+
+    /// Ends the wait of cpu `j` if its state says so.
+    pub(crate) fn wake_if_due(&mut self, j: usize, t: u64) {
+        if let RunState::Waiting(wait) = self.hw.threads[j].run
+            && let Some(cause) = self.isas[j].wake_cause(&wait.request)
+        {
+            self.hw.leave_wait(j, t, cause);
+        }
+    }
+}
+
+impl Hw {
+    /// The monitor of cpu `j` triggers at cycle `t`.
+    pub(crate) fn trigger(&mut self, j: usize, t: u64) {
+        self.threads[j].monitor = MonitorState::Triggered;
+        if let RunState::Waiting(w) = self.threads[j].run
+            && w.request.reason == WaitReason::Monitor
+        {
+            self.leave_wait(j, t, WakeCause::MonitorStore);
+        }
+    }
+
+    /// The one place where a wait ends: the event came at cycle `t`; what the state costs is paid
+    /// before the next dispatch.
+    pub(crate) fn leave_wait(&mut self, j: usize, t: u64, cause: WakeCause) {
+        let RunState::Waiting(wait) = self.threads[j].run else { return };
+        let resumes = t.max(wait.since) + self.exit_cycles(j, &wait, t, cause);
+        let idle_ps = self.ps(resumes) - self.ps(wait.since);
+        let th = &mut self.threads[j];
+        th.run = RunState::Running;
+        th.pending = Pending::None;
+        th.score.redirect(resumes);
+        th.now = th.now.max(t);
+        if wait.request.reason == WaitReason::Monitor {
+            th.monitor = MonitorState::Unarmed;
+        }
+        th.counters.idle_ps += idle_ps;
+        match cause {
+            WakeCause::MonitorStore => th.counters.idle_wake_write += 1,
+            WakeCause::Interrupt => th.counters.idle_wake_irq += 1,
+            _ => th.counters.idle_wake_other += 1,
+        }
+        let resumes_ps = self.ps(resumes);
+        if self.threads[j].mask.is_off {
+            self.threads[j].mask.start(resumes_ps);
+        }
+        if self.wanted.wakes {
+            let freq = self.config.freq;
+            let exit = Event::IdleExit {
+                cause,
+                state: wait.request.state,
+                since: freq.edge(wait.since),
+                resumes: freq.edge(resumes),
+            };
+            self.event(j, t, exit);
+        }
+        self.update_shares();
+    }
+
+    fn exit_cycles(&self, j: usize, wait: &Wait, t: u64, cause: WakeCause) -> u64 {
+        let Some(idle) = wait.request.state.and_then(|s| self.config.idle.get(usize::from(s)))
+        else {
+            return 0;
+        };
+        let freq = self.config.freq;
+        let exit =
+            if cause == WakeCause::MonitorStore { idle.exit_store } else { idle.exit_interrupt };
+        // With a busy sibling the core never went down: only the cheap part is paid.
+        let is_sibling_busy =
+            self.threads.iter().enumerate().any(|(i, th)| {
+                i != j && !matches!(th.run, RunState::Waiting(_) | RunState::Shutdown)
+            });
+        let cheapest = |s: &crate::config::IdleCost| match cause {
+            WakeCause::MonitorStore => s.exit_store,
+            _ => s.exit_interrupt,
+        };
+        let exit = if is_sibling_busy && idle.flushes {
+            self.config.idle.iter().map(cheapest).min().unwrap_or(exit).min(exit)
+        } else {
+            exit
+        };
+        // A wake during an entry that cannot be aborted waits for the rest of it.
+        let entered = wait.since + freq.cycles_in(idle.entry);
+        let rest = if idle.is_abortable { 0 } else { entered.saturating_sub(t.max(wait.since)) };
+        rest + freq.cycles_in(exit)
+    }
+
+    /// Once every cpu of the core is in a state that loses the caches, they are emptied.
+    fn flush_if_asked(&mut self, t: u64) {
+        let flushes = |th: &crate::thread::Thread| match th.run {
+            RunState::Waiting(w) => w
+                .request
+                .state
+                .and_then(|s| self.config.idle.get(usize::from(s)))
+                .is_some_and(|s| s.flushes),
+            _ => false,
+        };
+        if !self.threads.iter().all(flushes) {
+            return;
+        }
+        let held: Vec<_> = self.caches.lines().collect();
+        for (line, perm) in held {
+            self.caches.remove(line);
+            if perm.can_write() {
+                let watch = self.is_watched(line);
+                let dirty = perm == Perm::Modified;
+                self.send_line(t, 0, line, LineMsg::Put { dirty, watch });
+            }
+        }
+    }
+
+    /// Whether a cpu of this core watches the line.
+    pub(crate) fn is_watched(&self, line: emu_sim::LineAddr) -> bool {
+        self.threads.iter().any(|th| th.monitor == MonitorState::Armed(line))
+    }
+
+    /// What the sleep of the whole core adds to the answer of a snoop.
+    pub(crate) fn snoop_delay(&self) -> u64 {
+        let mut delay = SimTime::ZERO;
+        for th in &self.threads {
+            let RunState::Waiting(w) = th.run else { return 0 };
+            if let Some(s) = w.request.state.and_then(|s| self.config.idle.get(usize::from(s))) {
+                delay = delay.max(s.snoop);
+            }
+        }
+        delay.ps()
+    }
+
+    /// Siblings share width and window while both run (C4). A spinning sibling runs.
+    pub(crate) fn update_shares(&mut self) {
+        let is_up =
+            |th: &crate::thread::Thread| matches!(th.run, RunState::Running | RunState::Spinning);
+        let running = self.threads.iter().filter(|th| is_up(th)).count();
+        let config = self.config.clone();
+        for th in &mut self.threads {
+            th.score.share(&config.timing, running <= 1);
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! The core as a node of the engine: its agenda, and how far it runs (`engine.md` section 3).
+//!
+//! A core handles inbox messages, timers, store-buffer drains and steps of its cpus in key order.
+//! When only one cpu has steps, they run in a plain loop up to the next other item.
+
+use std::sync::Arc;
+
+use emu_mem::cache::PrivateCaches;
+use emu_mem::msg::{Envelope, LineMsg};
+use emu_mem::phys::Phys;
+use emu_observe::{Event, IpiId, Record, Wanted};
+use emu_sim::{Agenda, Chance, CoreId, CpuId, Key, LineAddr, LlcId, NodeRef, Phase, SimTime};
+
+use crate::config::CoreConfig;
+use crate::isa::{Flow, Isa};
+use crate::points::Watch;
+use crate::port::{DeviceAccess, Target};
+use crate::spin::Snapshot;
+use crate::thread::{Pending, RunState, Thread};
+use crate::wait::{Signal, WaitReason, WaitRequest};
+
+/// What reaches a core.
+#[derive(Clone, Copy, Debug)]
+pub enum CoreItem {
+    /// A message of the line protocol.
+    Line {
+        /// Line.
+        line: LineAddr,
+        /// What is said.
+        msg: LineMsg,
+    },
+    /// An interrupt message for the cpu with this SMT index.
+    Signal {
+        /// SMT index.
+        smt: usize,
+        /// What.
+        signal: Signal,
+        /// Message.
+        id: IpiId,
+    },
+    /// A device answers the cpu with this SMT index.
+    DeviceDone {
+        /// SMT index.
+        smt: usize,
+        /// Value read, or 0.
+        value: u64,
+    },
+    /// A rule lets the cpu with this SMT index go on.
+    Release {
+        /// SMT index.
+        smt: usize,
+    },
+}
+
+/// What leaves a core.
+#[derive(Clone, Copy, Debug)]
+pub enum Out {
+    /// To the line protocol; the key is complete.
+    Line(Envelope),
+    /// To cpus of other cores.
+    Signal {
+        /// Message.
+        id: IpiId,
+        /// Whom.
+        target: Target,
+        /// What.
+        signal: Signal,
+        /// Issue of the sending write.
+        began: SimTime,
+        /// When it left.
+        sent: SimTime,
+    },
+    /// To a device.
+    Device {
+        /// Asking cpu.
+        cpu: CpuId,
+        /// What.
+        access: DeviceAccess,
+        /// Arrival and order.
+        key: Key,
+    },
+    /// The cpu shut down.
+    Shutdown {
+        /// Which.
+        cpu: CpuId,
+        /// When.
+        at: SimTime,
+    },
+    /// The cpu passed a watched point, or arrived at one where a rule holds it.
+    Point {
+        /// Which.
+        cpu: CpuId,
+        /// Point index.
+        index: u32,
+        /// Rule that holds it, by number.
+        held_by: Option<u32>,
+        /// When.
+        at: SimTime,
+    },
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) line: LineAddr,
+    pub(crate) port: emu_mem::cache::Port,
+}
+
+/// A time during which the core delays snoops of a line, or a sibling its use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) line: LineAddr,
+    /// Snoops wait until this cycle.
+    pub(crate) until: u64,
+    /// Siblings of `owner` wait until this cycle.
+    pub(crate) sibling_until: u64,
+    pub(crate) owner: usize,
+}
+
+/// All of a core but the architectural state.
+#[derive(Clone, Debug)]
+pub struct Hw {
+    pub(crate) id: CoreId,
+    pub(crate) llc: LlcId,
+    pub(crate) config: Arc<CoreConfig>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) arch_ids: Vec<u32>,
+    pub(crate) caches: PrivateCaches,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) inbox: Agenda<CoreItem>,
+    pub(crate) out: Vec<Out>,
+    pub(crate) events: Vec<Record>,
+    pub(crate) wanted: Wanted,
+    pub(crate) chance: Chance,
+    pub(crate) watch: Option<Arc<Watch>>,
+    pub(crate) code_pages: Vec<u64>,
+    pub(crate) code_filter: u64,
+    seq: u64,
+    /// Items at or above this cycle are not handled now.
+    pub(crate) limit: u64,
+    /// As `limit`, for steps: bounded by the other items of the core too.
+    pub(crate) step_limit: u64,
+}
+
+/// A core: its cpus and their surroundings.
+#[derive(Clone, Debug)]
+pub struct Core<I: Isa> {
+    pub(crate) hw: Hw,
+    pub(crate) isas: Vec<I>,
+    pub(crate) snapshots: Vec<Option<Box<Snapshot<I>>>>,
+}
+
+#[derive(Clone, Copy)]
+enum Due {
+    Inbox,
+    Timer(usize),
+    Deadline(usize),
+    Drain(usize),
+    Step(usize),
+}
+
+impl Hw {
+    /// Picoseconds of a cycle's edge.
+    #[inline]
+    pub(crate) fn ps(&self, cycle: u64) -> u64 {
+        self.config.freq.edge(cycle).ps()
+    }
+
+    pub(crate) fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    /// Bounds how far steps run now.
+    #[inline]
+    pub(crate) fn bound_steps(&mut self, cycle: u64) {
+        self.step_limit = self.step_limit.min(cycle);
+    }
+
+    /// Notes that a message leaves at `cycle`: nothing at or after its earliest consequence is
+    /// handled before the uncore has seen it (H4).
+    pub(crate) fn sends(&mut self, cycle: u64) {
+        let back = SimTime(self.ps(cycle) + self.config.window_ps);
+        let limit = self.config.freq.edge_at_or_after(back);
+        self.limit = self.limit.min(limit);
+        self.step_limit = self.step_limit.min(limit);
+    }
+
+    /// Records an event of cpu `j`.
+    pub(crate) fn event(&mut self, j: usize, cycle: u64, event: Event) {
+        let time = self.config.freq.edge(cycle);
+        self.events.push(Record { time, cpu: self.threads[j].cpu, event });
+    }
+
+    /// Sends a message of the line protocol to the LLC.
+    pub(crate) fn send_line(&mut self, cycle: u64, delay_ps: u64, line: LineAddr, msg: LineMsg) {
+        let phase = match msg {
+            LineMsg::Ack { .. } | LineMsg::Done => Phase::Answer,
+            LineMsg::Put { .. } => Phase::Put,
+            _ => Phase::Request,
+        };
+        let time = self.ps(cycle) + delay_ps + self.config.core_llc;
+        let source = NodeRef::Core(self.id).rank();
+        let tie = if phase == Phase::Request { self.chance.tie(line.0, time, source) } else { 0 };
+        let key = Key { time, phase, tie, source, seq: self.next_seq() };
+        let (to, from) = (NodeRef::Llc(self.llc), NodeRef::Core(self.id));
+        self.out.push(Out::Line(Envelope { key, to, from, line, msg }));
+        self.sends(cycle);
+    }
+}
+
+impl<I: Isa> Core<I> {
+    /// A core at reset: the first cpu runs if `is_boot`, all others wait for start-up.
+    #[must_use]
+    pub fn new(
+        id: CoreId,
+        llc: LlcId,
+        config: Arc<CoreConfig>,
+        cpus: Vec<(CpuId, u32, I)>,
+        boot: Option<CpuId>,
+        chance: Chance,
+    ) -> Core<I> {
+        let startup = RunState::Waiting(crate::thread::Wait {
+            request: WaitRequest {
+                reason: WaitReason::Startup,
+                state: None,
+                wake_on_masked: false,
+                deadline: None,
+            },
+            since: 0,
+        });
+        let mut threads = Vec::new();
+        let mut arch_ids = Vec::new();
+        let mut isas = Vec::new();
+        for (cpu, arch_id, isa) in cpus {
+            let run = if boot == Some(cpu) { RunState::Running } else { startup };
+            threads.push(Thread::new(cpu, &config, run));
+            arch_ids.push(arch_id);
+            isas.push(isa);
+        }
+        let mut core = Core {
+            snapshots: isas.iter().map(|_| None).collect(),
+            isas,
+            hw: Hw {
+                id,
+                llc,
+                caches: PrivateCaches::new(config.l1d, config.l1i, config.l2),
+                config,
+                threads,
+                arch_ids,
+                requests: Vec::new(),
+                holds: Vec::new(),
+                inbox: Agenda::default(),
+                out: Vec::new(),
+                events: Vec::new(),
+                wanted: Wanted::default(),
+                chance,
+                watch: None,
+                code_pages: Vec::new(),
+                code_filter: 0,
+                seq: 0,
+                limit: 0,
+                step_limit: 0,
+            },
+        };
+        core.hw.update_shares();
+        core
+    }
+
+    /// Puts a message of time `at` into the inbox (K2: it is handled on the first edge at or
+    /// after it).
+    ///
+    /// # Panics
+    /// If the message is late, which is a model bug (K3).
+    pub fn deliver(&mut self, mut key: Key, item: CoreItem) {
+        key.time = self.hw.config.freq.edge_at_or_after(SimTime(key.time));
+        self.hw.inbox.push(key, item);
+    }
+
+    /// Time of the core's earliest item.
+    #[must_use]
+    pub fn next_time(&self) -> SimTime {
+        let (time, _, _) = self.next_due();
+        if time == u64::MAX { SimTime::NEVER } else { self.hw.config.freq.edge(time) }
+    }
+
+    /// Handles every item before `limit`, in key order, or fewer when a message of its own may
+    /// have consequences before it. What leaves is in [`Core::take_out`].
+    pub fn run_until(&mut self, unit: &mut I::Unit, phys: &Phys, limit: SimTime) {
+        self.hw.limit = self.hw.config.freq.edge_at_or_after(limit);
+        loop {
+            let (time, _, due) = self.next_due();
+            if time >= self.hw.limit {
+                return;
+            }
+            self.hw.step_limit = self.hw.limit;
+            match due {
+                Due::Inbox => self.handle_next(unit, phys),
+                Due::Timer(j) => self.handle_timer(j, time),
+                Due::Deadline(j) => self.handle_deadline(j, time),
+                Due::Drain(j) => self.handle_drain(j, time, phys),
+                Due::Step(j) => self.run_steps(j, unit, phys),
+            }
+        }
+    }
+
+    /// Earliest item: cycle, phase, what.
+    fn next_due(&self) -> (u64, Phase, Due) {
+        let k = self.hw.inbox.next_key();
+        let mut best = (k.time, k.phase, Due::Inbox);
+        let mut consider = |time: u64, phase: Phase, due: Due| {
+            if (time, phase) < (best.0, best.1) {
+                best = (time, phase, due);
+            }
+        };
+        for (j, th) in self.hw.threads.iter().enumerate() {
+            consider(th.timer, Phase::Timer, Due::Timer(j));
+            consider(self.deadline(j), Phase::Timer, Due::Deadline(j));
+            consider(th.stores.drain_time(), Phase::Drain, Due::Drain(j));
+            consider(th.step_time(), Phase::Step, Due::Step(j));
+        }
+        best
+    }
+
+    fn deadline(&self, j: usize) -> u64 {
+        match self.hw.threads[j].run {
+            RunState::Waiting(w) => match w.request.deadline {
+                Some(at) => self.hw.config.freq.edge_at_or_after(at).max(w.since),
+                None => u64::MAX,
+            },
+            _ => u64::MAX,
+        }
+    }
+
+    /// First cycle at which something other than a step or drain of cpu `j` is due.
+    fn others_limit(&self, j: usize) -> u64 {
+        let mut limit = self.hw.inbox.next_key().time.min(self.hw.threads[j].timer);
+        for (i, th) in self.hw.threads.iter().enumerate() {
+            if i != j {
+                let step = th.step_time().saturating_add(u64::from(j < i));
+                limit =
+                    limit.min(th.timer).min(self.deadline(i)).min(th.stores.drain_time()).min(step);
+            }
+        }
+        limit
+    }
+
+    /// The plain loop: steps of one cpu until something else is due.
+    fn run_steps(&mut self, j: usize, unit: &mut I::Unit, phys: &Phys) {
+        self.hw.step_limit = self.hw.limit.min(self.others_limit(j));
+        loop {
+            let th = &self.hw.threads[j];
+            let time = th.step_time();
+            if time >= self.hw.step_limit {
+                return;
+            }
+            if th.stores.drain_time() <= time {
+                let at = th.stores.drain_time();
+                self.handle_drain(j, at, phys);
+                continue;
+            }
+            self.step(j, time, unit, phys);
+        }
+    }
+
+    /// Runs one instruction of cpu `j` at `time`, or more of it.
+    pub(crate) fn step(&mut self, j: usize, time: u64, unit: &mut I::Unit, phys: &Phys) {
+        if self.hw.watch.is_some() && self.stops_at_point(j, time) {
+            return;
+        }
+        let th = &mut self.hw.threads[j];
+        if th.drain_before_next && !th.begun {
+            if !th.stores.is_empty() {
+                th.pending = Pending::BufferEmpty;
+                return;
+            }
+            th.drain_before_next = false;
+        }
+        th.pending = Pending::None;
+        th.log.cursor = 0;
+        th.current.start(time);
+        let pc = self.isas[j].pc();
+        let mut port = crate::access::CorePort { hw: &mut self.hw, j, phys };
+        match self.isas[j].step(unit, &mut port) {
+            Ok(flow) => self.finish(j, flow, pc),
+            Err(_) => {
+                let th = &mut self.hw.threads[j];
+                assert!(th.pending != Pending::None, "model bug: an instruction waits for nothing");
+                th.begun = true;
+                th.spin.is_clean = false;
+            }
+        }
+    }
+
+    fn finish(&mut self, j: usize, flow: Flow, pc: u64) {
+        let config = &self.hw.config;
+        let th = &mut self.hw.threads[j];
+        let cur = &th.current;
+        let latency = u64::from(config.timing.latency[cur.timing.class as usize]);
+        let complete = cur.i.max(cur.data) + latency + cur.extra;
+        let retire = th.score.finish(cur.d, cur.i, complete, &cur.timing);
+        if cur.mispredicted {
+            th.score.redirect(complete + u64::from(config.timing.mispredict));
+        }
+        if cur.serialises {
+            th.score.redirect(retire);
+        }
+        th.score.redirect(cur.redirect);
+        if !th.stores.is_empty() {
+            th.stores.retired(retire);
+        }
+        th.now = th.now.max(cur.d);
+        th.log.clear();
+        th.begun = false;
+        th.point_passed = false;
+        th.counters.instructions += 1;
+        th.spin.instructions += 1;
+        match flow {
+            Flow::Next => {
+                let next = self.isas[j].pc();
+                if next <= pc && pc - next < crate::spin::LOOP_BYTES {
+                    self.spin_head(j, next);
+                }
+            }
+            Flow::Sleep(request) => self.enter_wait(j, retire, request),
+            Flow::Shutdown => self.shut_down(j, retire, pc),
+        }
+    }
+
+    fn shut_down(&mut self, j: usize, cycle: u64, pc: u64) {
+        self.hw.threads[j].run = RunState::Shutdown;
+        self.hw.event(j, cycle, Event::Shutdown { pc });
+        let (cpu, at) = (self.hw.threads[j].cpu, self.hw.config.freq.edge(cycle));
+        self.hw.out.push(Out::Shutdown { cpu, at });
+        self.hw.sends(cycle);
+        self.hw.update_shares();
+    }
+
+    /// What left the core since the last call, in the order in which it was made.
+    pub fn take_out(&mut self) -> std::vec::Drain<'_, Out> {
+        self.hw.out.drain(..)
+    }
+
+    /// Whether something left the core.
+    #[must_use]
+    pub fn has_out(&self) -> bool {
+        !self.hw.out.is_empty()
+    }
+
+    /// Records made since the last call.
+    pub fn take_events(&mut self) -> std::vec::Drain<'_, Record> {
+        self.hw.events.drain(..)
+    }
+
+    /// Sets which events are recorded.
+    pub fn want(&mut self, wanted: Wanted) {
+        self.hw.wanted = wanted;
+    }
+
+    /// Sets the watched points; `None` ends all rules.
+    pub fn watch(&mut self, watch: Option<Arc<Watch>>) {
+        for th in &mut self.hw.threads {
+            th.passes = vec![0; watch.as_ref().map_or(0, |w| w.len())];
+            th.point_passed = false;
+        }
+        self.hw.watch = watch;
+    }
+
+    /// Changes the chance of a forked machine.
+    pub fn reseed(&mut self, chance: Chance) {
+        self.hw.chance = chance;
+    }
+
+    /// Delays the next dispatch of cpu `j` by `by`: a start offset (`seams.md` 3). A cpu that
+    /// waits is not delayed.
+    pub fn delay(&mut self, j: usize, by: SimTime) {
+        let cycles = self.hw.config.freq.cycles_in(by);
+        let th = &mut self.hw.threads[j];
+        if th.run == RunState::Running && th.pending == Pending::None {
+            let from = th.step_time();
+            th.score.redirect(from + cycles);
+        }
+    }
+
+    /// The engine state of cpu `j`.
+    #[must_use]
+    pub fn thread(&self, j: usize) -> &Thread {
+        &self.hw.threads[j]
+    }
+
+    /// Number of cpus.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.hw.threads.len()
+    }
+
+    /// The architectural state of cpu `j`.
+    #[must_use]
+    pub fn isa(&self, j: usize) -> &I {
+        &self.isas[j]
+    }
+
+    /// The architectural state of cpu `j`, for loaders and debuggers at a cut.
+    pub fn isa_mut(&mut self, j: usize) -> &mut I {
+        &mut self.isas[j]
+    }
+
+    /// Lines of requests under way.
+    pub fn requests(&self) -> impl Iterator<Item = LineAddr> + '_ {
+        self.hw.requests.iter().map(|r| r.line)
+    }
+
+    /// Whether messages wait in the inbox.
+    #[must_use]
+    pub fn has_mail(&self) -> bool {
+        !self.hw.inbox.is_empty()
+    }
+}

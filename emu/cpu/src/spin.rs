@@ -1,0 +1,122 @@
+//! Spin elision (`engine.md` S1 to S4): a loop-head state that repeats, shifted by a period,
+//! repeats until an input comes. Its iterations are skipped, and made good before any input is
+//! handled, with the cycles, counters and end state of stepping.
+//!
+//! Not elided: loops with a store, an atomic, a time read or a watched point; loops whose state
+//! changes (counters, deadlines); loops that reorder a cache set.
+
+use crate::isa::Isa;
+use crate::node::{Core, Hw};
+use crate::scoreboard::Scoreboard;
+use crate::thread::RunState;
+
+/// Longest loop, in bytes of code.
+pub(crate) const LOOP_BYTES: u64 = 512;
+/// Most instructions in one iteration.
+const LOOP_INSTRUCTIONS: u64 = 32;
+/// Clean iterations before the state is looked at.
+const FIRST_TRY: u32 = 3;
+/// Longest time between two looks, in iterations.
+const TRY_MAX: u32 = 1 << 12;
+
+/// What is known of the loop that a cpu is in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spin {
+    head: u64,
+    /// Nothing happened in this iteration that S1 excludes.
+    pub(crate) is_clean: bool,
+    /// Instructions since the head.
+    pub(crate) instructions: u64,
+    streak: u32,
+    next_try: u32,
+    base: u64,
+    period: u64,
+    count: u64,
+}
+
+/// The state of a cpu at a loop head.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot<I> {
+    isa: I,
+    score: Scoreboard,
+    now: u64,
+    cache_changes: u64,
+    instructions: u64,
+}
+
+impl<I: Isa> Core<I> {
+    /// Cpu `j` has jumped back to `head`.
+    #[inline]
+    pub(crate) fn spin_head(&mut self, j: usize, head: u64) {
+        let spin = &mut self.hw.threads[j].spin;
+        let goes_on = spin.is_clean && spin.head == head && spin.instructions <= LOOP_INSTRUCTIONS;
+        spin.is_clean = true;
+        spin.instructions = 0;
+        if !goes_on {
+            spin.head = head;
+            spin.streak = 0;
+            spin.next_try = FIRST_TRY;
+            self.snapshots[j] = None;
+            return;
+        }
+        spin.streak = spin.streak.saturating_add(1);
+        if spin.streak >= spin.next_try && self.hw.config.elide_spins {
+            self.try_elide(j);
+        }
+    }
+
+    fn try_elide(&mut self, j: usize) {
+        let hw = &mut self.hw;
+        let th = &hw.threads[j];
+        let is_quiet = th.stores.is_empty()
+            && hw.requests.is_empty()
+            && hw.holds.iter().all(|h| h.until.max(h.sibling_until) <= th.now);
+        if !is_quiet {
+            return;
+        }
+        let Some(before) = self.snapshots[j].take() else {
+            self.snapshots[j] = Some(Box::new(Snapshot {
+                isa: self.isas[j].clone(),
+                score: th.score.clone(),
+                now: th.now,
+                cache_changes: hw.caches.changes(),
+                instructions: th.counters.instructions,
+            }));
+            return;
+        };
+        let period = th.now - before.now;
+        let repeats = period > 0
+            && hw.caches.changes() == before.cache_changes
+            && th.score.same_shifted(th.now, &before.score, before.now)
+            && self.isas[j].same_state(&before.isa);
+        let base = th.step_time();
+        let count = th.counters.instructions - before.instructions;
+        let spin = &mut hw.threads[j].spin;
+        if repeats {
+            (spin.base, spin.period, spin.count) = (base, period, count);
+            hw.threads[j].run = RunState::Spinning;
+        } else {
+            spin.next_try = spin.streak + (spin.streak * 2).min(TRY_MAX);
+        }
+    }
+}
+
+impl Hw {
+    /// Ends the spin of cpu `j`, if it spins: all iterations whose head lies before cycle `t` are
+    /// made good; the rest is stepped.
+    pub(crate) fn materialise(&mut self, j: usize, t: u64) {
+        let th = &mut self.threads[j];
+        if th.run != RunState::Spinning {
+            return;
+        }
+        let spin = &mut th.spin;
+        let n = if t > spin.base { (t - 1 - spin.base) / spin.period } else { 0 };
+        th.score.shift(n * spin.period);
+        th.now += n * spin.period;
+        th.counters.instructions += n * spin.count;
+        th.counters.elided += n * spin.count;
+        spin.streak = 0;
+        spin.next_try = FIRST_TRY;
+        th.run = RunState::Running;
+    }
+}
