@@ -246,6 +246,9 @@ impl CorePort<'_> {
 
     fn own_ipi(&mut self, i: usize, t: u64, signal: Signal, id: emu_observe::IpiId) {
         let hw = &mut *self.hw;
+        if matches!(signal, Signal::Interrupt { logical: None, .. }) {
+            hw.threads[self.j].counters.ipi_sent += 1;
+        }
         let time = t + hw.config.ipi_self.max(1);
         let source = NodeRef::Core(hw.id).rank();
         let key = Key { time, phase: Phase::Signal, tie: 0, source, seq: hw.next_seq() };
@@ -255,11 +258,6 @@ impl CorePort<'_> {
 }
 
 impl Port for CorePort<'_> {
-    #[inline]
-    fn resuming(&self) -> bool {
-        self.hw.threads[self.j].begun
-    }
-
     fn note(&mut self, note: Note) {
         let hw = &mut *self.hw;
         let j = self.j;
@@ -483,9 +481,7 @@ impl Port for CorePort<'_> {
         let t = self.perform_drained()?;
         let hw = &mut *self.hw;
         hw.threads[self.j].now = t;
-        let time = hw.ps(t) + hw.config.core_device;
-        let source = NodeRef::Core(hw.id).rank();
-        let key = Key { time, phase: Phase::Request, tie: 0, source, seq: hw.next_seq() };
+        let key = hw.device_key(t, Phase::Request);
         hw.out.push(Out::Device { cpu: hw.threads[self.j].cpu, access, key });
         hw.sends(t);
         self.wait(Pending::Device)

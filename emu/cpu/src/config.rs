@@ -25,7 +25,7 @@ pub struct IdleCost {
 }
 
 /// One core's constants.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreConfig {
     /// Clock.
     pub freq: Freq,

@@ -30,6 +30,7 @@ impl<I: Isa> Core<I> {
                 th.device_value = Some(value);
                 self.resume_inside(smt, t, unit, phys);
             }
+            CoreItem::Query { smt, asker } => self.hw.report_run_state(smt, asker, t),
             CoreItem::Release { smt } => {
                 let th = &mut self.hw.threads[smt];
                 if th.pending == Pending::Rule {
@@ -108,6 +109,12 @@ impl<I: Isa> Core<I> {
             _ => None,
         };
         if let Some(vector) = vector {
+            // Whoever a logical destination means counts itself, as the sender cannot know.
+            if matches!(signal, Signal::Interrupt { logical: Some(_), .. })
+                && received != Received::Ignored
+            {
+                self.hw.threads[j].counters.ipi_sent += 1;
+            }
             self.hw.count_ipi(j, vector, received, now, t, id);
         }
         self.wake_if_due(j, t);
@@ -180,6 +187,13 @@ impl Hw {
         self.send_line(t, delay, line, LineMsg::Ack { kept, dirty, watch, forwarded: false });
     }
 
+    fn report_run_state(&mut self, j: usize, asker: emu_sim::CpuId, t: u64) {
+        let key = self.device_key(t, Phase::Answer);
+        let run = self.threads[j].run;
+        self.out.push(crate::node::Out::RunState { asker, run, key });
+        self.sends(t);
+    }
+
     fn count_ipi(
         &mut self,
         j: usize,
@@ -204,7 +218,10 @@ impl Hw {
                 });
             }
             Received::Merged => th.counters.ipi_merged += 1,
-            Received::Ignored => return,
+            Received::Ignored => {
+                th.counters.ipi_dropped += 1;
+                return;
+            }
         }
         if self.wanted.wakes {
             let event = match received {

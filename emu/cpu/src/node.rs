@@ -45,6 +45,13 @@ pub enum CoreItem {
         /// Value read, or 0.
         value: u64,
     },
+    /// A device asks what the cpu with this SMT index does.
+    Query {
+        /// SMT index.
+        smt: usize,
+        /// Who asks, for the answer.
+        asker: CpuId,
+    },
     /// A rule lets the cpu with this SMT index go on.
     Release {
         /// SMT index.
@@ -79,6 +86,15 @@ pub enum Out {
         /// Arrival and order.
         key: Key,
     },
+    /// Answer to a query.
+    RunState {
+        /// Who asked.
+        asker: CpuId,
+        /// What the cpu does.
+        run: RunState,
+        /// Arrival and order.
+        key: Key,
+    },
     /// The cpu shut down.
     Shutdown {
         /// Which.
@@ -94,8 +110,8 @@ pub enum Out {
         index: u32,
         /// Rule that holds it, by number.
         held_by: Option<u32>,
-        /// When.
-        at: SimTime,
+        /// Arrival at the machine, and order.
+        key: Key,
     },
 }
 
@@ -191,6 +207,13 @@ impl Hw {
     pub(crate) fn event(&mut self, j: usize, cycle: u64, event: Event) {
         let time = self.config.freq.edge(cycle);
         self.events.push(Record { time, cpu: self.threads[j].cpu, event });
+    }
+
+    /// Key of a message to a device that leaves at `cycle`.
+    pub(crate) fn device_key(&mut self, cycle: u64, phase: Phase) -> Key {
+        let time = self.ps(cycle) + self.config.core_device;
+        let source = NodeRef::Core(self.id).rank();
+        Key { time, phase, tie: 0, source, seq: self.next_seq() }
     }
 
     /// Sends a message of the line protocol to the LLC.
@@ -509,6 +532,21 @@ impl<I: Isa> Core<I> {
     /// Lines of requests under way.
     pub fn requests(&self) -> impl Iterator<Item = LineAddr> + '_ {
         self.hw.requests.iter().map(|r| r.line)
+    }
+
+    /// The core's rank as a source of keys.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        NodeRef::Core(self.hw.id).rank()
+    }
+
+    /// Interrupt messages in the inbox.
+    #[must_use]
+    pub fn interrupts_under_way(&self) -> u64 {
+        let is_interrupt = |item: &CoreItem| {
+            matches!(item, CoreItem::Signal { signal: Signal::Interrupt { logical: None, .. }, .. })
+        };
+        self.hw.inbox.iter().filter(|(_, item)| is_interrupt(item)).count() as u64
     }
 
     /// Whether messages wait in the inbox.

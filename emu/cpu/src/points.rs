@@ -3,7 +3,7 @@
 //! The image marks addresses; nothing is executed there. Without a watch the engine does not look.
 
 use emu_observe::Event;
-use emu_sim::{CpuId, SimTime};
+use emu_sim::{CpuId, Phase, SimTime};
 
 use crate::isa::Isa;
 use crate::node::{Core, Out};
@@ -97,9 +97,9 @@ impl<I: Isa> Core<I> {
                 }
             }
             if watch.reports || held.is_some() {
-                let at = self.hw.config.freq.edge(time);
                 let held_by = held.map(|h| h.1);
-                self.hw.out.push(Out::Point { cpu, index: *index, held_by, at });
+                let key = self.hw.device_key(time, Phase::Answer);
+                self.hw.out.push(Out::Point { cpu, index: *index, held_by, key });
                 self.hw.sends(time);
             }
         }

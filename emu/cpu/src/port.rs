@@ -85,12 +85,10 @@ pub enum Note {
 
 /// What instruction code may ask of the engine.
 pub trait Port {
-    /// Whether this is another run of an instruction (or interrupt entry) that was not complete.
-    /// It must then take the same way as before: no newly pending interrupt is looked at.
-    fn resuming(&self) -> bool;
-
-    /// Reports, once all requests of the instruction are served.
-    fn note(&mut self, note: Note);
+    /// Reports, once all requests of the instruction are served. Ports without time ignore it.
+    fn note(&mut self, note: Note) {
+        let _ = note;
+    }
 
     /// Starts an instruction: computes its dispatch and issue times from operands and width.
     fn dispatch(&mut self, timing: &OpTiming);
