@@ -14,6 +14,7 @@ pub mod exec;
 pub mod fault;
 pub mod flags;
 pub mod flat;
+mod ipi;
 pub mod mmu;
 pub mod msr;
 pub mod mwait;
