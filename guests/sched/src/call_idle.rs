@@ -90,6 +90,12 @@ pub const fn flushes(variant: CallIdle) -> bool {
     !matches!(variant, CallIdle::Revert)
 }
 
+/// Whether the signal is NOTIFY_IPI, which the idle loop then has to clear.
+#[inline]
+pub const fn wakes_by_notify(variant: CallIdle) -> bool {
+    matches!(variant, CallIdle::NotifyIpi)
+}
+
 /// How an idle CPU schedules when it leaves its idle loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleSchedule {

@@ -1,0 +1,310 @@
+//! x86-64: instructions that have no Rust spelling, per-CPU base, preemption count.
+
+#![expect(unsafe_code, reason = "instructions and registers that have no Rust spelling")]
+
+mod apic;
+
+mod descriptors;
+
+mod start;
+
+mod switch;
+
+mod trap;
+
+use core::arch::asm;
+use core::mem::offset_of;
+
+use crate::percpu::{Cpu, Pcpu};
+
+pub(crate) use apic::{init_timer, send_ipi, timer_arm, timer_stop};
+pub(crate) use descriptors::{ArchCpu, init_cpu};
+pub(crate) use start::start_secondary_cpus;
+pub(crate) use switch::{initial_stack, switch_to};
+
+/// Idle CPUs can watch their flags, so that a store wakes them.
+pub(crate) const HAS_POLLING: bool = true;
+
+/// Address of the test device.
+pub(crate) fn testdev_base() -> u64 {
+    guests_abi::layout::TEST_DEVICE_BASE
+}
+
+/// Records a point at this place; see `points.rs`.
+macro_rules! point_here {
+    ($name:expr) => {
+        #[expect(unsafe_code, reason = "a label in assembly; no instruction")]
+        // SAFETY: emits no instruction, only an entry of a section that is not loaded.
+        unsafe {
+            core::arch::asm!(
+                "771:",
+                ".pushsection .crosscall.points, \"\", @progbits",
+                ".quad 771b",
+                concat!(".asciz \"", $name, "\""),
+                ".balign 8",
+                ".popsection",
+                options(nostack, preserves_flags)
+            )
+        }
+    };
+}
+pub(crate) use point_here;
+
+/// Masks interrupts; the point stands on the CLI itself.
+macro_rules! irq_disable {
+    ($name:ident) => {{
+        const _: &str = guests_abi::points::name::$name;
+        #[expect(unsafe_code, reason = "CLI has no Rust spelling")]
+        // SAFETY: masking interrupts breaks no memory invariant.
+        unsafe {
+            core::arch::asm!(
+                "771: cli",
+                ".pushsection .crosscall.points, \"\", @progbits",
+                ".quad 771b",
+                concat!(".asciz \"", stringify!($name), "\""),
+                ".balign 8",
+                ".popsection",
+                options(nostack)
+            )
+        }
+    }};
+}
+pub(crate) use irq_disable;
+
+/// Masks interrupts and returns whether they were on, for [`irq_restore`].
+macro_rules! irq_save {
+    ($name:ident) => {{
+        let was_on = $crate::arch::irq_is_on();
+        $crate::arch::irq_disable!($name);
+        was_on
+    }};
+}
+pub(crate) use irq_save;
+
+/// Unmasks interrupts.
+#[inline]
+pub(crate) fn irq_enable() {
+    // SAFETY: every handler is installed before the first call.
+    unsafe { asm!("sti", options(nostack)) }
+}
+
+/// Unmasks interrupts if `was_on`.
+#[inline]
+pub(crate) fn irq_restore(was_on: bool) {
+    if was_on {
+        irq_enable();
+    }
+}
+
+/// Whether interrupts are unmasked.
+#[inline]
+pub(crate) fn irq_is_on() -> bool {
+    let flags: u64;
+    // SAFETY: reads RFLAGS through the stack.
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags) };
+    flags & 1 << 9 != 0
+}
+
+/// Tells the core that it is in a waiting loop.
+#[inline]
+pub(crate) fn cpu_relax() {
+    core::hint::spin_loop();
+}
+
+/// Full barrier.
+#[inline]
+pub(crate) fn smp_mb() {
+    // SAFETY: adds 0 to a stack word below the stack pointer; the value does not change.
+    unsafe { asm!("lock add dword ptr [rsp - 4], 0") }
+}
+
+/// Full barrier behind an atomic read-modify-write, which on x86 is one already.
+#[inline]
+pub(crate) fn smp_mb_after_atomic() {
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+/// Unmasks interrupts and halts as one step; returns after an interrupt was handled.
+#[inline]
+pub(crate) fn wait_halt() {
+    const _: &str = guests_abi::points::name::idle_wait;
+    // SAFETY: interrupts may come from STI's shadow on; all handlers are installed.
+    unsafe {
+        asm!(
+            "771: sti",
+            "hlt",
+            ".pushsection .crosscall.points, \"\", @progbits",
+            ".quad 771b",
+            ".asciz \"idle_wait\"",
+            ".balign 8",
+            ".popsection",
+            options(nostack)
+        )
+    }
+}
+
+/// Arms the monitor on the line of `address`.
+#[inline]
+pub(crate) fn monitor(address: *const u32) {
+    // SAFETY: MONITOR only reads.
+    unsafe { asm!("monitor", in("rax") address, in("ecx") 0, in("edx") 0, options(nostack)) }
+}
+
+/// Waits in C1 for a store to the monitored line or an interrupt, which may be masked.
+#[inline]
+pub(crate) fn mwait() {
+    const _: &str = guests_abi::points::name::idle_wait;
+    // SAFETY: ECX bit 0 lets a masked interrupt end the wait, so it cannot last for ever.
+    unsafe {
+        asm!(
+            "771: mwait",
+            ".pushsection .crosscall.points, \"\", @progbits",
+            ".quad 771b",
+            ".asciz \"idle_wait\"",
+            ".balign 8",
+            ".popsection",
+            in("eax") 0,
+            in("ecx") 1,
+            options(nostack)
+        )
+    }
+}
+
+/// What the machine lacks for `idle=mwait`, if anything.
+pub(crate) fn mwait_error() -> Option<&'static str> {
+    let has_monitor = cpuid(1).ecx & 1 << 3 != 0;
+    if !has_monitor || cpuid(0).eax < 5 {
+        return Some("idle=mwait: no MONITOR/MWAIT on this machine");
+    }
+    (cpuid(5).ecx & 2 == 0).then_some("idle=mwait: MWAIT does not break on masked interrupts")
+}
+
+fn cpuid(leaf: u32) -> core::arch::x86_64::CpuidResult {
+    core::arch::x86_64::__cpuid(leaf)
+}
+
+/// Ticks of the TSC.
+#[inline]
+pub(crate) fn clock_ticks() -> u64 {
+    // SAFETY: RDTSC is available at CPL 0.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Ticks of the TSC, read after everything before it is done.
+#[inline]
+pub(crate) fn clock_ticks_ordered() -> u64 {
+    // SAFETY: LFENCE has no effect on memory.
+    unsafe { asm!("lfence", options(nostack, preserves_flags)) };
+    clock_ticks()
+}
+
+/// Spends about `cycles` cycles on dependent ALU instructions.
+#[inline]
+pub(crate) fn spin_cycles(cycles: u64) {
+    if cycles != 0 {
+        // SAFETY: counts a register down.
+        unsafe { asm!("2: dec {0}", "jnz 2b", inout(reg) cycles => _, options(nomem, nostack)) }
+    }
+}
+
+fn rdmsr(msr: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: called with architectural MSRs only; reading them changes nothing.
+    unsafe { asm!("rdmsr", in("ecx") msr, out("eax") low, out("edx") high, options(nostack)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+#[inline]
+fn wrmsr(msr: u32, value: u64) {
+    let (low, high) = (value as u32, (value >> 32) as u32);
+    // SAFETY: callers write MSRs of the APIC and the GS base, whose values they own.
+    unsafe { asm!("wrmsr", in("ecx") msr, in("eax") low, in("edx") high, options(nostack)) }
+}
+
+/// The area of the CPU that executes this.
+#[inline]
+pub(crate) fn this_cpu() -> &'static Cpu {
+    let cpu: *const Cpu;
+    // SAFETY: `init_cpu` set GS to an area whose first word is its own address.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) cpu, options(nostack, preserves_flags, readonly));
+        &*cpu
+    }
+}
+
+/// Inverted NEED_RESCHED in the preemption count: set means "no need".
+///
+/// So the count is 0 exactly when the CPU may and should call the scheduler.
+const PREEMPT_NO_NEED: u32 = 1 << 31;
+
+/// Value of the preemption count of a CPU that starts: disabled once, no need to reschedule.
+pub(crate) const PREEMPT_INITIAL: u32 = PREEMPT_NO_NEED | 1;
+
+const PREEMPT_AT: usize = offset_of!(Cpu, pcpu) + offset_of!(Pcpu, preempt_count);
+
+/// Disables preemption, nestable.
+#[inline]
+pub(crate) fn preempt_disable() {
+    // SAFETY: a word of this CPU's own area.
+    unsafe { asm!("inc dword ptr gs:[{}]", const PREEMPT_AT, options(nostack)) }
+}
+
+/// Undoes one [`preempt_disable`] without calling the scheduler.
+#[inline]
+pub(crate) fn preempt_enable_no_resched() {
+    // SAFETY: a word of this CPU's own area.
+    unsafe { asm!("dec dword ptr gs:[{}]", const PREEMPT_AT, options(nostack)) }
+}
+
+/// Undoes one [`preempt_disable`]; calls the scheduler when it was the last and there is need.
+#[inline]
+pub(crate) fn preempt_enable() {
+    let should_schedule: u8;
+    // SAFETY: a word of this CPU's own area.
+    unsafe {
+        asm!(
+            "dec dword ptr gs:[{}]",
+            "setz {}",
+            const PREEMPT_AT,
+            out(reg_byte) should_schedule,
+            options(nostack)
+        )
+    }
+    if should_schedule != 0 {
+        crate::sched::preempt_schedule();
+    }
+}
+
+/// Whether this CPU may and should call the scheduler.
+#[inline]
+pub(crate) fn preempt_is_due() -> bool {
+    this_cpu().pcpu.preempt_count.load(core::sync::atomic::Ordering::Relaxed) == 0
+}
+
+/// Folds NEED_RESCHED into the preemption count.
+#[inline]
+pub(crate) fn preempt_set_need_resched() {
+    // SAFETY: a word of this CPU's own area.
+    unsafe {
+        asm!(
+            "and dword ptr gs:[{}], {}",
+            const PREEMPT_AT,
+            const !PREEMPT_NO_NEED as i32,
+            options(nostack)
+        )
+    }
+}
+
+/// Takes NEED_RESCHED out of the preemption count.
+#[inline]
+pub(crate) fn preempt_clear_need_resched() {
+    // SAFETY: a word of this CPU's own area.
+    unsafe {
+        asm!(
+            "or dword ptr gs:[{}], {}",
+            const PREEMPT_AT,
+            const PREEMPT_NO_NEED as i32,
+            options(nostack)
+        )
+    }
+}

@@ -1,0 +1,56 @@
+//! Workloads: the control thread on CPU 0 runs the one that `bench=` names, and ends the run.
+
+mod c2c;
+
+mod gate;
+
+mod ipistorm;
+
+mod lostcall;
+
+mod scenario;
+
+use guests_abi::device::region;
+use guests_sched::preempt::Class;
+
+use crate::config::{Bench, CpuList};
+use crate::console::{die, kprintln};
+use crate::start::config;
+use crate::{machine, task, testdev, tick};
+
+/// Starts the control thread.
+pub(crate) fn start() {
+    task::kthread_run(0, Class::Normal, control, 0);
+}
+
+extern "C" fn control(_: usize) {
+    let code = match config().bench {
+        Bench::None => guests_abi::exit::PASS,
+        Bench::Idle => idle(),
+        Bench::Ipistorm => ipistorm::run(),
+        Bench::C2c => c2c::run(),
+        Bench::Scenario => scenario::run(),
+        Bench::LostCall => lostcall::run(),
+    };
+    kprintln!("kern: {}", guests_abi::exit::meaning(code));
+    testdev::exit(code)
+}
+
+/// `bench=idle`: everybody idles for a time.
+fn idle() -> u64 {
+    testdev::region_begin(region::BENCH);
+    tick::sleep_us(config().duration_us);
+    testdev::region_end(region::BENCH);
+    guests_abi::exit::PASS
+}
+
+/// The function that benchmarks call on other CPUs.
+extern "C" fn empty(_: usize) {}
+
+/// The CPU at a position of a list; ends the run when there is none.
+fn nth_cpu(list: CpuList, at: usize, switch: &str) -> usize {
+    match list.get(machine::cpu_count(), at) {
+        Some(cpu) => cpu,
+        None => die!(BAD_SWITCH, "{switch}: names no cpu of this machine at position {at}"),
+    }
+}

@@ -1,0 +1,52 @@
+//! Start gate of benchmark threads: all arrive, the last one may act, then all go.
+
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
+
+use crate::arch;
+
+/// A gate for one use, on lines of its own.
+#[repr(C, align(64))]
+pub(crate) struct Gate {
+    arrived: AtomicU32,
+    /// A word on a line of its own, so that late arrivals do not disturb those who wait.
+    open: crate::percpu::Line<AtomicU32>,
+}
+
+impl Gate {
+    /// A closed gate.
+    pub(crate) const fn new() -> Gate {
+        Gate { arrived: AtomicU32::new(0), open: crate::percpu::Line(AtomicU32::new(0)) }
+    }
+
+    /// Waits for `count` threads; the last one runs `act` before all go.
+    pub(crate) fn pass(&self, count: usize, act: impl FnOnce()) {
+        if self.arrived.fetch_add(1, SeqCst) as usize + 1 == count {
+            act();
+            self.open.store(1, SeqCst);
+        }
+        while self.open.load(Acquire) == 0 {
+            arch::cpu_relax();
+        }
+    }
+}
+
+/// A count of threads that have finished, on a line of its own.
+#[repr(C, align(64))]
+pub(crate) struct Finish(AtomicU32);
+
+impl Finish {
+    /// Nobody has finished.
+    pub(crate) const fn new() -> Finish {
+        Finish(AtomicU32::new(0))
+    }
+
+    /// Counts this thread; returns whether it is the last of `count`.
+    pub(crate) fn arrive(&self, count: usize) -> bool {
+        self.0.fetch_add(1, SeqCst) as usize + 1 == count
+    }
+
+    /// How many have finished.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Relaxed) as usize
+    }
+}

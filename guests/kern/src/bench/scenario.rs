@@ -1,0 +1,196 @@
+//! `bench=scenario`: one operation, from settled, between region begin and end.
+//!
+//! The callers (`from`) are threads. The first one waits until the targets (`to`) have settled,
+//! passes `scenario_ready`, performs `pre` if there is one, begins the region and lets all
+//! callers go; each performs `op` `times` times. When all have, and the targets have settled
+//! again, the region ends. The harness holds and delays CPUs at points meanwhile.
+//!
+//! `state=running` keeps the targets busy with a thread that spins with interrupts on.
+//! `op=wake` wakes a thread that sleeps on each target.
+
+use guests_abi::device::region;
+use guests_sched::preempt::Class;
+
+use super::gate::{Finish, Gate};
+use super::{empty, nth_cpu};
+use crate::arch::{self, irq_restore, irq_save};
+use crate::completion::Completion;
+use crate::config::{Config, Idle, Op};
+use crate::console::die;
+use crate::link::Link;
+use crate::points::point;
+use crate::sched::{resched_curr, schedule};
+use crate::smp::{CallMany, smp_call_function_many, smp_call_function_single};
+use crate::start::config;
+use crate::task::{Task, kthread_run, state};
+use crate::wake::{set_current_state, try_to_wake_up};
+use crate::{machine, memory, testdev, tick};
+
+/// What the callers share.
+struct Scene {
+    callers: usize,
+    gate: Gate,
+    finish: Finish,
+    done: Completion,
+    /// Sleeping thread of each CPU, for `op=wake`.
+    sleepers: &'static [Link<Task>],
+}
+
+static SCENE: Link<Scene> = Link::none();
+
+/// Rounds of settling after which a target is given up.
+const SETTLE_ROUNDS_MAX: usize = 1000;
+
+/// Runs the scenario; returns the exit code.
+pub(super) fn run() -> u64 {
+    let config = config();
+    let cpu_count = machine::cpu_count();
+    let callers = config.from.count(cpu_count);
+    nth_cpu(config.from, 0, "from");
+    nth_cpu(config.to, 0, "to");
+    let sleepers = memory::alloc_slice::<Link<Task>>(0, cpu_count);
+    config.to.for_each(cpu_count, |cpu| {
+        if config.op == Op::Wake || config.pre == Op::Wake {
+            sleepers[cpu].set(Some(kthread_run(cpu, Class::Normal, sleeper, 0)));
+        }
+        if config.is_target_running && !is_caller(config, cpu) {
+            kthread_run(cpu, Class::Normal, keep_busy, 0);
+        }
+    });
+    let scene = memory::alloc_value(
+        0,
+        Scene {
+            callers,
+            gate: Gate::new(),
+            finish: Finish::new(),
+            done: Completion::new(),
+            sleepers,
+        },
+    );
+    SCENE.set(Some(scene));
+    for at in (0..callers).rev() {
+        let cpu = nth_cpu(config.from, at, "from");
+        let needs_many = config.op == Op::CallMany || config.pre == Op::CallMany;
+        let many = memory::alloc_value(
+            machine::node(cpu),
+            Caller { is_first: at == 0, many: needs_many.then(|| CallMany::new(cpu)) },
+        );
+        kthread_run(cpu, Class::Normal, call_thread, core::ptr::from_ref(many) as usize);
+    }
+    scene.done.wait_for(callers as u64);
+    guests_abi::exit::PASS
+}
+
+/// What one caller has for itself.
+struct Caller {
+    is_first: bool,
+    many: Option<CallMany>,
+}
+
+#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
+extern "C" fn call_thread(arg: usize) {
+    // SAFETY: `run` passed the address of a value that is never freed.
+    let caller = unsafe { &*(arg as *const Caller) };
+    let config = config();
+    let scene = SCENE.get_some();
+    if caller.is_first {
+        // The others wait at the gate, and disturb nobody there.
+        settle(config);
+        point!(scenario_ready);
+        operate(config, scene, caller, config.pre);
+        testdev::region_begin(region::SCENARIO);
+    }
+    scene.gate.pass(scene.callers, || ());
+    for _ in 0..config.times {
+        point!(op_begin);
+        operate(config, scene, caller, config.op);
+        point!(op_end);
+    }
+    scene.finish.arrive(scene.callers);
+    if caller.is_first {
+        while scene.finish.count() < scene.callers {
+            arch::cpu_relax();
+        }
+        settle(config);
+        testdev::region_end(region::SCENARIO);
+    }
+    scene.done.complete();
+}
+
+fn operate(config: &Config, scene: &Scene, caller: &Caller, op: Op) {
+    let cpu_count = machine::cpu_count();
+    match op {
+        Op::None => {}
+        Op::CallSingle => config.to.for_each(cpu_count, |target| {
+            smp_call_function_single(target, empty, 0, config.is_wait);
+        }),
+        Op::CallMany => {
+            if let Some(many) = &caller.many {
+                let targets = |each: &mut dyn FnMut(usize)| config.to.for_each(cpu_count, each);
+                smp_call_function_many(many, targets, empty, 0, config.is_wait);
+            }
+        }
+        Op::Resched => config.to.for_each(cpu_count, resched),
+        Op::Wake => config.to.for_each(cpu_count, |target| {
+            if let Some(sleeper) = scene.sleepers[target].get() {
+                try_to_wake_up(sleeper);
+            }
+        }),
+    }
+}
+
+/// Asks a CPU to reschedule, as wakers and balancers do.
+fn resched(target: usize) {
+    let cpu = machine::cpu(target);
+    arch::preempt_disable();
+    let was_on = irq_save!(irqoff_rq);
+    if arch::this_cpu().id() == target {
+        cpu.rq_lock();
+    } else {
+        cpu.rq_lock_remote();
+    }
+    resched_curr(target);
+    cpu.rq_unlock();
+    irq_restore(was_on);
+    arch::preempt_enable();
+}
+
+fn is_caller(config: &Config, cpu: usize) -> bool {
+    let mut is_caller = false;
+    config.from.for_each(machine::cpu_count(), |caller| is_caller |= caller == cpu);
+    is_caller
+}
+
+/// Waits `settle_us`, and on until every idle target is in its wait. A polling target cannot be
+/// told from a running one by its run state: the time has to do.
+fn settle(config: &Config) {
+    for _ in 0..SETTLE_ROUNDS_MAX {
+        tick::busy_wait_us(config.settle_us);
+        if config.is_target_running || config.policy.idle == Idle::Poll {
+            return;
+        }
+        let mut are_waiting = true;
+        config.to.for_each(machine::cpu_count(), |cpu| {
+            let is_waiting = testdev::run_state(cpu).is_some_and(|state| state.is_wait());
+            are_waiting &= is_waiting || is_caller(config, cpu);
+        });
+        if are_waiting {
+            return;
+        }
+    }
+    die!(TIMEOUT, "a target does not settle");
+}
+
+extern "C" fn keep_busy(_: usize) {
+    loop {
+        point!(busy_loop);
+        arch::cpu_relax();
+    }
+}
+
+extern "C" fn sleeper(_: usize) {
+    loop {
+        set_current_state(state::INTERRUPTIBLE);
+        schedule();
+    }
+}

@@ -1,0 +1,46 @@
+//! A count that one task waits for, asleep.
+
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use crate::arch;
+use crate::link::Link;
+use crate::sched::schedule;
+use crate::task::{Task, state};
+use crate::wake::{set_current_state, try_to_wake_up};
+
+/// Number of events so far, and who waits for them. One waiter at a time.
+#[repr(C, align(64))]
+pub(crate) struct Completion {
+    done: AtomicU64,
+    waiter: Link<Task>,
+}
+
+impl Completion {
+    /// Nothing is done, nobody waits.
+    pub(crate) const fn new() -> Completion {
+        Completion { done: AtomicU64::new(0), waiter: Link::none() }
+    }
+
+    /// Counts one event and wakes the waiter.
+    pub(crate) fn complete(&self) {
+        self.done.fetch_add(1, SeqCst);
+        if let Some(waiter) = self.waiter.get() {
+            try_to_wake_up(waiter);
+        }
+    }
+
+    /// Sleeps until there were `count` events, then takes them off.
+    pub(crate) fn wait_for(&self, count: u64) {
+        self.waiter.set(Some(arch::this_cpu().current()));
+        loop {
+            set_current_state(state::INTERRUPTIBLE);
+            if self.done.load(SeqCst) >= count {
+                break;
+            }
+            schedule();
+        }
+        set_current_state(state::RUNNING);
+        self.waiter.set(None);
+        self.done.fetch_sub(count, SeqCst);
+    }
+}

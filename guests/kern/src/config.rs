@@ -1,0 +1,330 @@
+//! Boot switches as values; the table of names is in `guests/abi`.
+
+use core::ops::RangeInclusive;
+
+use guests_abi::switch::{self, parse_cpu_list, parse_number};
+use guests_sched::call_idle::CallIdle;
+use guests_sched::preempt::Preempt;
+
+use crate::console::die;
+
+/// What an idle CPU does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Idle {
+    Poll,
+    Mwait,
+    Halt,
+}
+
+/// When newidle balance is entered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Newidle {
+    On,
+    Off,
+    SkipFromIdle,
+}
+
+/// Kind of the kernel's spinlocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum LockKind {
+    Queued,
+    Ticket,
+}
+
+/// A deliberate bug; `idle.rs` says what each does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Broken {
+    None,
+    NoBarrier,
+    FlushFirst,
+}
+
+/// The policies: what the kernel's paths read while they run. Each CPU has a copy in its area.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Policy {
+    pub(crate) call_idle: CallIdle,
+    pub(crate) idle: Idle,
+    pub(crate) is_polling_once: bool,
+    pub(crate) newidle: Newidle,
+    pub(crate) preempt: Preempt,
+    pub(crate) lock: LockKind,
+    pub(crate) is_nohz: bool,
+    pub(crate) broken: Broken,
+    /// Ticks per second.
+    pub(crate) hz: u32,
+    /// Cycles added inside `schedule_idle`.
+    pub(crate) schedule_idle_cost: u64,
+    /// Largest spin before an operation, cycles.
+    pub(crate) jitter: u64,
+    /// Wake-up granularity, ns; from the number of CPUs, not from a switch.
+    pub(crate) granularity_ns: u64,
+}
+
+/// The workload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bench {
+    None,
+    Idle,
+    Ipistorm,
+    C2c,
+    Scenario,
+    LostCall,
+}
+
+/// Operation of a scenario.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    None,
+    CallSingle,
+    CallMany,
+    Resched,
+    Wake,
+}
+
+/// A list of CPUs, kept as the text of the command line.
+#[derive(Clone, Copy)]
+pub(crate) struct CpuList(&'static str);
+
+impl CpuList {
+    /// Calls `each` for every CPU of the list that exists, in the order of the text.
+    pub(crate) fn for_each(self, cpu_count: usize, mut each: impl FnMut(usize)) {
+        parse_cpu_list(self.0, |range: RangeInclusive<usize>| {
+            range.take_while(|&cpu| cpu < cpu_count).for_each(&mut each);
+        });
+    }
+
+    /// Number of CPUs of the list that exist.
+    pub(crate) fn count(self, cpu_count: usize) -> usize {
+        let mut count = 0;
+        self.for_each(cpu_count, |_| count += 1);
+        count
+    }
+
+    /// The CPU at a position of the list.
+    pub(crate) fn get(self, cpu_count: usize, position: usize) -> Option<usize> {
+        let (mut found, mut at) = (None, 0);
+        self.for_each(cpu_count, |cpu| {
+            if at == position {
+                found = Some(cpu);
+            }
+            at += 1;
+        });
+        found
+    }
+}
+
+/// All switches.
+#[derive(Clone, Copy)]
+pub(crate) struct Config {
+    pub(crate) policy: Policy,
+    pub(crate) bench: Bench,
+    pub(crate) duration_us: u64,
+    pub(crate) numipi: u64,
+    pub(crate) is_single: bool,
+    pub(crate) offset: usize,
+    pub(crate) cpulist: CpuList,
+    pub(crate) is_wait: bool,
+    pub(crate) warmup: u64,
+    pub(crate) c2c_a: CpuList,
+    pub(crate) c2c_b: CpuList,
+    pub(crate) c2c_home: usize,
+    pub(crate) iters: u64,
+    pub(crate) c2c_samples: u64,
+    pub(crate) op: Op,
+    pub(crate) pre: Op,
+    pub(crate) from: CpuList,
+    pub(crate) to: CpuList,
+    pub(crate) is_target_running: bool,
+    pub(crate) times: u64,
+    pub(crate) settle_us: u64,
+    pub(crate) tries: u64,
+    pub(crate) spread: u64,
+    pub(crate) bound_us: u64,
+}
+
+impl Config {
+    /// Reads the command line; ends the run on a switch that the table refuses.
+    pub(crate) fn from_command_line(text: &'static str) -> Config {
+        let mut config = Config::blank();
+        for switch in switch::SWITCHES {
+            config.set(switch.name, switch.default);
+        }
+        for word in text.split_ascii_whitespace() {
+            let Some((key, value)) = word.split_once('=') else {
+                die!(BAD_SWITCH, "{word}: expected key=value");
+            };
+            match switch::check_switch(key, value) {
+                Ok(switch) => config.set(switch.name, value),
+                Err(error) => die!(BAD_SWITCH, "{error}"),
+            }
+        }
+        config
+    }
+
+    /// Ends the run when a list names a CPU that does not exist.
+    pub(crate) fn check_cpus(&self, cpu_count: usize) {
+        for list in [self.cpulist, self.c2c_a, self.c2c_b, self.from, self.to] {
+            parse_cpu_list(list.0, |range| {
+                // The defaults may name CPUs that a small machine lacks; only the bench that
+                // uses a list refuses it, by finding it empty.
+                let is_default = switch::SWITCHES.iter().any(|switch| switch.default == list.0);
+                if list.0 != "all" && !is_default && *range.end() >= cpu_count {
+                    die!(BAD_SWITCH, "cpu {}: only {cpu_count} cpus", range.end());
+                }
+            });
+        }
+    }
+
+    /// Values before the defaults of the table are applied.
+    fn blank() -> Config {
+        Config {
+            policy: Policy {
+                call_idle: CallIdle::NeedResched,
+                idle: Idle::Mwait,
+                is_polling_once: false,
+                newidle: Newidle::On,
+                preempt: Preempt::Cfs,
+                lock: LockKind::Queued,
+                is_nohz: true,
+                broken: Broken::None,
+                hz: 0,
+                schedule_idle_cost: 0,
+                jitter: 0,
+                granularity_ns: 0,
+            },
+            bench: Bench::None,
+            duration_us: 0,
+            numipi: 0,
+            is_single: true,
+            offset: 0,
+            cpulist: CpuList(""),
+            is_wait: true,
+            warmup: 0,
+            c2c_a: CpuList(""),
+            c2c_b: CpuList(""),
+            c2c_home: 0,
+            iters: 0,
+            c2c_samples: 0,
+            op: Op::None,
+            pre: Op::None,
+            from: CpuList(""),
+            to: CpuList(""),
+            is_target_running: false,
+            times: 0,
+            settle_us: 0,
+            tries: 0,
+            spread: 0,
+            bound_us: 0,
+        }
+    }
+
+    /// Sets one switch, whose value the table has checked.
+    fn set(&mut self, key: &str, value: &'static str) {
+        let number = parse_number(value).unwrap_or(0);
+        let is_on = value == "1";
+        let list = CpuList(value);
+        match key {
+            "bench" => self.bench = bench(value),
+            "duration_us" => self.duration_us = number,
+            "numipi" => self.numipi = number,
+            "single" => self.is_single = is_on,
+            "offset" => self.offset = number as usize,
+            "cpulist" => self.cpulist = list,
+            "wait" => self.is_wait = is_on,
+            "warmup" => self.warmup = number,
+            "c2c_a" => self.c2c_a = list,
+            "c2c_b" => self.c2c_b = list,
+            "c2c_home" => self.c2c_home = number as usize,
+            "iters" => self.iters = number,
+            "c2c_samples" => self.c2c_samples = number,
+            "op" => self.op = op(value),
+            "pre" => self.pre = op(value),
+            "from" => self.from = list,
+            "to" => self.to = list,
+            "state" => self.is_target_running = value == "running",
+            "times" => self.times = number,
+            "settle_us" => self.settle_us = number,
+            "tries" => self.tries = number,
+            "spread" => self.spread = number,
+            "bound_us" => self.bound_us = number,
+            _ => self.policy.set(key, value),
+        }
+    }
+}
+
+impl Policy {
+    fn set(&mut self, key: &str, value: &str) {
+        let number = parse_number(value).unwrap_or(0);
+        let is_on = value == "1";
+        match key {
+            "call_idle" => {
+                self.call_idle = CallIdle::from_name(value).unwrap_or(CallIdle::NeedResched);
+            }
+            "idle" => {
+                self.idle = match value {
+                    "poll" => Idle::Poll,
+                    "halt" => Idle::Halt,
+                    _ => Idle::Mwait,
+                }
+            }
+            "polling_once" => self.is_polling_once = is_on,
+            "newidle" => {
+                self.newidle = match value {
+                    "off" => Newidle::Off,
+                    "skip_from_idle" => Newidle::SkipFromIdle,
+                    _ => Newidle::On,
+                }
+            }
+            // There is one path so far; the table refuses the other words.
+            "ttwu_queue" => {}
+            "preempt" => {
+                self.preempt = match value {
+                    "always" => Preempt::Always,
+                    "never" => Preempt::Never,
+                    _ => Preempt::Cfs,
+                }
+            }
+            "lock" => {
+                self.lock = if value == "ticket" { LockKind::Ticket } else { LockKind::Queued }
+            }
+            "nohz" => self.is_nohz = is_on,
+            "HZ" => self.hz = number as u32,
+            "path_cost.schedule_idle" => self.schedule_idle_cost = number,
+            "broken" => {
+                self.broken = match value {
+                    "no_barrier" => Broken::NoBarrier,
+                    "flush_first" => Broken::FlushFirst,
+                    _ => Broken::None,
+                }
+            }
+            "jitter" => self.jitter = number,
+            _ => die!(BAD_SWITCH, "{key}: in the table, but not in the kernel"),
+        }
+    }
+}
+
+fn bench(value: &str) -> Bench {
+    match value {
+        "idle" => Bench::Idle,
+        "ipistorm" => Bench::Ipistorm,
+        "c2c" => Bench::C2c,
+        "scenario" => Bench::Scenario,
+        "lostcall" => Bench::LostCall,
+        _ => Bench::None,
+    }
+}
+
+fn op(value: &str) -> Op {
+    match value {
+        "call_single" => Op::CallSingle,
+        "call_many" => Op::CallMany,
+        "resched" => Op::Resched,
+        "wake" => Op::Wake,
+        _ => Op::None,
+    }
+}

@@ -1,0 +1,174 @@
+//! The idle loop: `do_idle`, by `idle=poll|mwait|halt`, with the exit that `call_idle` asks for.
+//!
+//! The order at the exit is what keeps calls from getting lost: clear POLLING, full barrier,
+//! flush. A caller that saw POLLING is served by the flush; one that comes later sees it clear
+//! and sends an interrupt.
+//!
+//! Deliberately broken (`broken=`), for the test that looks for lost calls:
+//! - `no_barrier`: POLLING is cleared by a plain load and store, and the queue is peeked at by a
+//!   plain load before it is taken. The load overtakes the store in the store buffer (and the
+//!   store may wipe out a signal set in between), so a caller can see POLLING while the target
+//!   has already seen its queue empty.
+//! - `flush_first`: the flush comes before POLLING is cleared. A call between the two is
+//!   neither flushed nor interrupted for.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use guests_sched::call_idle::{self, IdleSchedule};
+use guests_sched::flags::{NEED_RESCHED, NOTIFY_IPI, POLLING};
+
+use crate::arch::{self, irq_disable};
+use crate::config::{Broken, Idle, Policy};
+use crate::percpu::Cpu;
+use crate::points::point;
+use crate::task::Task;
+use crate::{sched, smp, tick};
+
+/// What a CPU does when boot is over: idles, for ever. Preemption is disabled, interrupts are on.
+pub(crate) fn cpu_startup_entry() -> ! {
+    let cpu = arch::this_cpu();
+    let idle = cpu.idle();
+    loop {
+        do_idle(cpu, idle, &cpu.policy);
+    }
+}
+
+fn do_idle(cpu: &'static Cpu, idle: &'static Task, policy: &Policy) {
+    point!(idle_begin);
+    set_polling(idle);
+    tick::enter_idle(cpu);
+    while {
+        point!(idle_test);
+        !is_woken(idle, policy)
+    } {
+        match policy.idle {
+            Idle::Poll => cpu_idle_poll(idle, policy),
+            Idle::Mwait => mwait_idle(idle, policy),
+            Idle::Halt => halt_idle(idle, policy),
+        }
+    }
+    if idle.flags() & NEED_RESCHED != 0 {
+        arch::preempt_set_need_resched();
+    }
+    leave_polling(idle, policy);
+    point!(idle_flushed);
+    match call_idle::idle_schedule(policy.call_idle, idle.flags()) {
+        IdleSchedule::Skip => {}
+        IdleSchedule::Full => sched::schedule_idle(false),
+        IdleSchedule::ShortcutIfEmpty => sched::schedule_idle(true),
+    }
+}
+
+#[inline]
+fn is_woken(idle: &Task, policy: &Policy) -> bool {
+    idle.flags() & policy.call_idle.wake_bits() != 0
+}
+
+/// Sets POLLING, ordered before what is read next.
+#[inline]
+fn set_polling(idle: &Task) {
+    if arch::HAS_POLLING {
+        idle.ti.flags.fetch_or(POLLING, SeqCst);
+        arch::smp_mb_after_atomic();
+    }
+}
+
+/// Clears POLLING, ordered before what is read next.
+#[inline]
+fn clear_polling(idle: &Task) {
+    if arch::HAS_POLLING {
+        idle.ti.flags.fetch_and(!POLLING, SeqCst);
+        arch::smp_mb_after_atomic();
+    }
+}
+
+/// Ends polling and serves the callers that relied on it.
+#[inline]
+fn leave_polling(idle: &Task, policy: &Policy) {
+    if policy.broken != Broken::None {
+        return leave_polling_broken(idle, policy);
+    }
+    point!(idle_clear_polling);
+    clear_polling(idle);
+    if call_idle::wakes_by_notify(policy.call_idle) {
+        idle.ti.flags.fetch_and(!NOTIFY_IPI, SeqCst);
+    }
+    point!(idle_polling_cleared);
+    if call_idle::flushes(policy.call_idle) {
+        smp::flush_smp_call_function_queue();
+    }
+}
+
+#[cold]
+fn leave_polling_broken(idle: &Task, policy: &Policy) {
+    let flags = &idle.ti.flags;
+    let should_flush = call_idle::flushes(policy.call_idle);
+    if policy.broken == Broken::FlushFirst && should_flush {
+        smp::flush_smp_call_function_queue();
+    }
+    point!(idle_clear_polling);
+    flags.store(flags.load(Relaxed) & !(POLLING | NOTIFY_IPI), Relaxed);
+    point!(idle_polling_cleared);
+    if policy.broken == Broken::NoBarrier && should_flush && !smp::queue_looks_empty() {
+        smp::flush_smp_call_function_queue();
+    }
+}
+
+/// `idle=poll`: spins on the flags with POLLING set all the time.
+fn cpu_idle_poll(idle: &Task, policy: &Policy) {
+    while {
+        point!(poll_loop);
+        !is_woken(idle, policy)
+    } {
+        arch::cpu_relax();
+    }
+    point!(idle_woken);
+}
+
+/// `idle=mwait`: the generic code clears POLLING, the mwait routine sets it again around the
+/// wait. With `polling_once=1` it stays set.
+fn mwait_idle(idle: &Task, policy: &Policy) {
+    let is_toggling = !policy.is_polling_once;
+    irq_disable!(irqoff_idle_entry);
+    if is_toggling {
+        clear_polling(idle);
+        if is_woken(idle, policy) {
+            arch::irq_enable();
+            set_polling(idle);
+            return;
+        }
+        point!(mwait_set_polling);
+        set_polling(idle);
+    }
+    if !is_woken(idle, policy) {
+        point!(mwait_monitor);
+        arch::monitor(idle.ti.flags.as_ptr());
+        point!(idle_last_test);
+        if !is_woken(idle, policy) {
+            arch::mwait();
+        }
+    }
+    point!(idle_woken);
+    if is_toggling {
+        clear_polling(idle);
+    }
+    arch::irq_enable();
+    if is_toggling {
+        set_polling(idle);
+    }
+}
+
+/// `idle=halt`: a halted CPU sees no store, so POLLING is clear while it waits.
+fn halt_idle(idle: &Task, policy: &Policy) {
+    irq_disable!(irqoff_idle_entry);
+    point!(halt_clear_polling);
+    clear_polling(idle);
+    point!(idle_last_test);
+    if is_woken(idle, policy) {
+        arch::irq_enable();
+    } else {
+        arch::wait_halt();
+    }
+    point!(idle_woken);
+    set_polling(idle);
+}

@@ -1,0 +1,40 @@
+//! A shared pointer to something that is never freed.
+
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+/// An optional reference, loaded and stored as one word.
+///
+/// Only `&'static` goes in, so what comes out is valid. Order is the business of the lock (or
+/// the owner) that guards the link.
+#[repr(transparent)]
+pub(crate) struct Link<T: 'static>(AtomicPtr<T>);
+
+impl<T> Link<T> {
+    /// A link to nothing.
+    pub(crate) const fn none() -> Link<T> {
+        Link(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// What the link leads to.
+    #[inline]
+    #[expect(unsafe_code, reason = "makes a reference of a pointer")]
+    pub(crate) fn get(&self) -> Option<&'static T> {
+        // SAFETY: null, or a `&'static T` that `set` was given.
+        unsafe { self.0.load(Relaxed).as_ref() }
+    }
+
+    /// What the link leads to, where the caller knows that it leads somewhere.
+    #[inline]
+    #[expect(unsafe_code, reason = "spares a test on every path of the scheduler")]
+    pub(crate) fn get_some(&self) -> &'static T {
+        // SAFETY: callers ask for links that boot has set and nobody clears.
+        unsafe { &*self.0.load(Relaxed) }
+    }
+
+    /// Leads the link elsewhere.
+    #[inline]
+    pub(crate) fn set(&self, to: Option<&'static T>) {
+        let to = to.map_or(core::ptr::null_mut(), |to| core::ptr::from_ref(to).cast_mut());
+        self.0.store(to, Relaxed);
+    }
+}

@@ -1,0 +1,70 @@
+//! `kern`: the guest kernel, a small multicore scheduler whose policies are boot switches.
+//!
+//! One CPU boots, starts all others, and a control thread runs the workload that the command line
+//! names (`bench=`). Linux names are kept where the thing is the same (`do_idle`,
+//! `try_to_wake_up`, `smp_call_function_single`), so that a kernel developer is at home; the
+//! decisions themselves are in `guests/sched`.
+//!
+//! Modelled: idle loop and call functions with all their flag and queue traffic, run queues,
+//! locks, context switches, wake-ups of pinned tasks, tick and `nohz`. Not modelled: domains and
+//! balancing (newidle ends at the overload test), task groups, placement, user space, accounting,
+//! RCU, softirqs.
+//!
+//! Shared state is atomics throughout, relaxed where a lock or the owner orders it: that compiles
+//! to the plain loads and stores of a C kernel and leaves `unsafe` to `arch` and to the few
+//! places that make references out of addresses.
+//!
+//! Reading order: [`start`] (boot), [`fdt`], [`config`], [`percpu`] (the line map), [`task`],
+//! [`lock`], [`rq`], [`sched`], [`wake`], [`smp`] (call functions), [`idle`], [`tick`], `bench`.
+#![no_std]
+#![no_main]
+
+mod arch;
+
+mod points;
+
+mod testdev;
+
+mod console;
+
+mod fdt;
+
+mod config;
+
+mod memory;
+
+mod machine;
+
+mod percpu;
+
+mod counters;
+
+mod lock;
+
+mod link;
+
+mod task;
+
+mod rq;
+
+mod sched;
+
+mod wake;
+
+mod smp;
+
+mod idle;
+
+mod tick;
+
+mod completion;
+
+mod rng;
+
+mod samples;
+
+mod note;
+
+mod start;
+
+mod bench;

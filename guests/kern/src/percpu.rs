@@ -1,0 +1,200 @@
+//! The area of a CPU: one line per purpose, on the memory of the CPU's node.
+//!
+//! Rows of the line map are types wrapped in [`Line`]: fields of one row share a line, rows never
+//! do. The area is page-aligned, zeroed and filled by its own CPU; zeros are a valid value of
+//! every field. Rows of policies that the kernel does not have yet (wake list, averages, removed
+//! load) are left out.
+
+use core::ops::Deref;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use guests_abi::class::LineClass;
+
+use crate::arch::ArchCpu;
+use crate::config::Policy;
+use crate::counters::Counters;
+use crate::link::Link;
+use crate::lock::{Lock, McsNode};
+use crate::machine;
+use crate::smp::Csd;
+use crate::task::{STACK_BYTES, TASKS_PER_CPU, Task};
+use crate::testdev;
+
+/// A value on cache lines of its own.
+#[repr(C, align(64))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+impl<T> Deref for Line<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// PCPU: what only this CPU touches.
+#[repr(C)]
+pub(crate) struct Pcpu {
+    /// Address of the area itself; the per-CPU base points here.
+    pub(crate) this: AtomicPtr<Cpu>,
+    /// Number of this CPU.
+    pub(crate) id: AtomicU32,
+    /// Depth of `preempt_disable`, with an inverted NEED_RESCHED (see `arch`).
+    pub(crate) preempt_count: AtomicU32,
+    /// The task that runs.
+    pub(crate) current: Link<Task>,
+    /// The task that the running one was switched to from.
+    pub(crate) switched_from: Link<Task>,
+    /// TSC time of the next tick; 0 while the tick is stopped.
+    pub(crate) next_tick: AtomicU64,
+    /// TSC time at which `sleeper` is to wake; 0 for none.
+    pub(crate) sleep_until: AtomicU64,
+    /// Task that waits for `sleep_until`.
+    pub(crate) sleeper: Link<Task>,
+}
+
+/// RQL, classic layout: the lock and what idle scans read.
+#[repr(C)]
+pub(crate) struct RqLock {
+    pub(crate) lock: Lock,
+    pub(crate) nr_running: AtomicU32,
+    /// Wakes queued here and not drained yet; always 0 while wakes are direct.
+    pub(crate) ttwu_pending: AtomicU32,
+    pub(crate) nr_switches: AtomicU64,
+}
+
+/// RQC, classic layout: what else idle scans read.
+#[repr(C)]
+pub(crate) struct RqCurr {
+    pub(crate) curr: Link<Task>,
+    pub(crate) idle: Link<Task>,
+}
+
+/// RQK: clocks, ns.
+#[repr(C)]
+pub(crate) struct RqClock {
+    pub(crate) clock_ns: AtomicU64,
+    pub(crate) clock_task_ns: AtomicU64,
+}
+
+/// CFS: runnable tasks in order of vruntime, without the one that runs.
+#[repr(C)]
+pub(crate) struct CfsRq {
+    pub(crate) first: Link<Task>,
+    pub(crate) h_nr_running: AtomicU32,
+    pub(crate) load: AtomicU64,
+    pub(crate) min_vruntime_ns: AtomicU64,
+}
+
+/// The area of a CPU.
+#[repr(C, align(4096))]
+pub(crate) struct Cpu {
+    pub(crate) pcpu: Line<Pcpu>,
+    pub(crate) policy: Line<Policy>,
+    pub(crate) rql: Line<RqLock>,
+    pub(crate) rqc: Line<RqCurr>,
+    pub(crate) rqk: Line<RqClock>,
+    pub(crate) cfs: Line<CfsRq>,
+    /// CSQ: newest descriptor of the call queue.
+    pub(crate) call_single_queue: Line<AtomicPtr<Csd>>,
+    /// The descriptor of calls from here that do not wait.
+    pub(crate) csd_data: Line<Csd>,
+    pub(crate) mcs: Line<McsNode>,
+    pub(crate) counters: Line<Counters>,
+    pub(crate) arch: ArchCpu,
+    /// Task 0 is the idle task.
+    pub(crate) tasks: [Task; TASKS_PER_CPU],
+    stacks: [Stack; TASKS_PER_CPU],
+}
+
+/// Stack of a task.
+#[repr(C, align(4096))]
+struct Stack([AtomicU64; STACK_BYTES / 8]);
+
+impl Cpu {
+    /// Number of this CPU.
+    #[inline]
+    pub(crate) fn id(&self) -> usize {
+        self.pcpu.id.load(Relaxed) as usize
+    }
+
+    /// The task that runs here; only this CPU may ask.
+    #[inline]
+    pub(crate) fn current(&self) -> &'static Task {
+        self.pcpu.current.get_some()
+    }
+
+    /// The idle task.
+    pub(crate) fn idle(&'static self) -> &'static Task {
+        &self.tasks[0]
+    }
+
+    /// Address behind the stack of a task.
+    pub(crate) fn stack_top(&self, task: usize) -> u64 {
+        self.stacks[task].0.as_ptr_range().end as u64
+    }
+
+    /// Offset in an area behind the stack of the idle task, on which its CPU starts.
+    pub(crate) const fn idle_stack_top_offset() -> usize {
+        core::mem::offset_of!(Cpu, stacks) + size_of::<Stack>()
+    }
+
+    /// Zeroes and fills an area; the CPU of that number, before it uses the area.
+    #[expect(unsafe_code, reason = "fills raw memory")]
+    pub(crate) fn init(address: u64, id: usize, policy: Policy) -> &'static Cpu {
+        let area = address as *mut Cpu;
+        // The stacks lie behind everything else and need no zeroes; this CPU runs on one.
+        let bytes = core::mem::offset_of!(Cpu, stacks);
+        // SAFETY: the memory is set aside for this CPU, nobody else knows it yet, zeros are valid
+        // for every field, and the policy is written before the first reference is made.
+        let cpu = unsafe {
+            core::ptr::write_bytes(area.cast::<u8>(), 0, bytes);
+            (&raw mut (*area).policy).write(Line(policy));
+            &*area
+        };
+        cpu.pcpu.this.store(area, Relaxed);
+        cpu.pcpu.id.store(id as u32, Relaxed);
+        cpu.pcpu.preempt_count.store(crate::arch::PREEMPT_INITIAL, Relaxed);
+        for task in &cpu.tasks {
+            task.init(id);
+        }
+        let idle = cpu.idle();
+        idle.become_idle_task();
+        cpu.pcpu.current.set(Some(idle));
+        cpu.rqc.curr.set(Some(idle));
+        cpu.rqc.idle.set(Some(idle));
+        cpu
+    }
+
+    /// Declares the classes of the area's lines; the CPU itself.
+    pub(crate) fn declare_lines(&'static self) {
+        fn declare<T>(field: &T, class: LineClass) {
+            testdev::declare_lines(core::ptr::from_ref(field) as u64, size_of::<T>(), class);
+        }
+        declare(&self.pcpu, LineClass::Pcpu);
+        declare(&self.policy, LineClass::Pcpu);
+        declare(&self.rql, LineClass::Rql);
+        declare(&self.rqc, LineClass::Rqc);
+        declare(&self.rqk, LineClass::Rqk);
+        declare(&self.cfs, LineClass::Cfs);
+        declare(&self.call_single_queue, LineClass::Csq);
+        declare(&self.csd_data, LineClass::Csd);
+        declare(&self.mcs, LineClass::Mcs);
+        declare(&self.counters, LineClass::Counters);
+        declare(&self.arch, LineClass::Pcpu);
+        for task in &self.tasks {
+            declare(&task.ti, LineClass::Ti);
+            declare(&task.ts, LineClass::Ts);
+            declare(&task.pi, LineClass::Pi);
+            declare(&task.se, LineClass::Se);
+            declare(&task.thread, LineClass::Pcpu);
+        }
+        declare(&self.stacks, LineClass::Stack);
+    }
+}
+
+/// Address of the counters in the area of a CPU.
+pub(crate) fn counters_address(cpu: usize) -> u64 {
+    machine::area_address(cpu) + core::mem::offset_of!(Cpu, counters) as u64
+}

@@ -1,0 +1,75 @@
+//! Boot: from the device tree to all CPUs idling and the control thread running.
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+
+use guests_sched::preempt;
+
+use crate::config::{Config, Idle};
+use crate::console::{die, kprintln};
+use crate::fdt::Fdt;
+use crate::idle::cpu_startup_entry;
+use crate::link::Link;
+use crate::machine::{CpuFacts, Machine};
+use crate::percpu::{Cpu, Line};
+use crate::points::point;
+use crate::{arch, bench, counters, machine, memory, rq, tick};
+
+/// CPUs that are up, CPU 0 not counted.
+static SECONDARIES_UP: Line<AtomicU32> = Line(AtomicU32::new(0));
+
+static CONFIG: Link<Config> = Link::none();
+
+/// The boot switches.
+pub(crate) fn config() -> &'static Config {
+    CONFIG.get_some()
+}
+
+/// Boots CPU 0, then all others, then the workload. CPU 0 keeps the machine's boot stack: it is
+/// that of its idle task.
+pub(crate) fn start_kernel(fdt: u64) -> ! {
+    let Some(tree) = Fdt::at(fdt) else {
+        die!(BAD_MACHINE, "no device tree at {fdt:#x}");
+    };
+    let mut machine = Machine::from_fdt(tree);
+    let cpu_count = machine::cpu_count();
+    let mut config = Config::from_command_line(machine.command_line);
+    config.check_cpus(cpu_count);
+    config.policy.granularity_ns = preempt::wakeup_granularity_ns(cpu_count as u64);
+    if config.policy.idle == Idle::Mwait
+        && let Some(error) = arch::mwait_error()
+    {
+        die!(BAD_MACHINE, "{error}");
+    }
+    CONFIG.set(Some(memory::alloc_value(0, config)));
+    tick::init(machine.tsc_hz, config.policy.hz);
+    arch::init_timer(&machine);
+    machine.place_areas(size_of::<Cpu>());
+    counters::publish();
+    rq::declare_lines();
+
+    let cpu = Cpu::init(machine::area_address(0), 0, config.policy);
+    arch::init_cpu(cpu);
+    cpu.declare_lines();
+    if cpu_count > 1 {
+        arch::start_secondary_cpus(&machine, Cpu::idle_stack_top_offset(), start_secondary);
+        while SECONDARIES_UP.load(Relaxed) as usize + 1 < cpu_count {
+            arch::cpu_relax();
+        }
+    }
+    kprintln!("kern: {cpu_count} cpus up");
+    point!(boot_done);
+    arch::irq_enable();
+    bench::start();
+    cpu_startup_entry()
+}
+
+/// First Rust code of a secondary CPU, on the stack of its idle task.
+extern "C" fn start_secondary(facts: &'static CpuFacts) -> ! {
+    let id = facts.cpu();
+    let cpu = Cpu::init(machine::area_address(id), id, config().policy);
+    arch::init_cpu(cpu);
+    cpu.declare_lines();
+    SECONDARIES_UP.fetch_add(1, SeqCst);
+    arch::irq_enable();
+    cpu_startup_entry()
+}

@@ -1,0 +1,145 @@
+//! Time: the scheduler's clock, the tick, and one sleeping task per CPU.
+//!
+//! The tick is a one-shot timer that arms itself again. With `nohz=1` it stops when the CPU goes
+//! idle and starts when a task is switched in, so that an idle CPU that is only called does not
+//! touch its timer: Linux arrives there by keeping the tick for short sleeps. The bookkeeping
+//! lines of tickless idle (masks, counts of busy CPUs) are not modelled yet.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::arch;
+use crate::percpu::{Cpu, Line};
+use crate::sched::{self, schedule};
+use crate::task::state;
+use crate::wake::{set_current_state, try_to_wake_up};
+
+/// Scale of [`Clock::ns_scale`], as a power of two.
+const NS_SHIFT: u32 = 22;
+
+/// Conversions of the clock; read-mostly.
+#[repr(C)]
+struct Clock {
+    /// Nanoseconds per clock tick, times 2^[`NS_SHIFT`].
+    ns_scale: AtomicU64,
+    ticks_per_us: AtomicU64,
+    /// Clock ticks between two timer ticks.
+    period: AtomicU64,
+}
+
+static CLOCK: Line<Clock> = Line(Clock {
+    ns_scale: AtomicU64::new(0),
+    ticks_per_us: AtomicU64::new(0),
+    period: AtomicU64::new(0),
+});
+
+/// Sets the conversions.
+pub(crate) fn init(clock_hz: u64, timer_hz: u32) {
+    CLOCK.ns_scale.store((1_000_000_000 << NS_SHIFT) / clock_hz, Relaxed);
+    CLOCK.ticks_per_us.store(clock_hz.div_ceil(1_000_000), Relaxed);
+    CLOCK.period.store(clock_hz / u64::from(timer_hz.max(1)), Relaxed);
+}
+
+/// Time since the clock began, in ns.
+#[inline]
+pub(crate) fn sched_clock_ns() -> u64 {
+    // Wraps after 2^42 clock ticks, some twenty minutes.
+    arch::clock_ticks() * CLOCK.ns_scale.load(Relaxed) >> NS_SHIFT
+}
+
+/// Clock ticks of a time in us.
+pub(crate) fn ticks_from_us(us: u64) -> u64 {
+    us * CLOCK.ticks_per_us.load(Relaxed)
+}
+
+/// Arms the timer of this CPU for what comes first, if anything.
+fn arm(cpu: &Cpu) {
+    let (tick, sleep) = (cpu.pcpu.next_tick.load(Relaxed), cpu.pcpu.sleep_until.load(Relaxed));
+    let next = match (tick, sleep) {
+        (0, sleep) => sleep,
+        (tick, 0) => tick,
+        (tick, sleep) => tick.min(sleep),
+    };
+    if next != 0 {
+        arch::timer_arm(next);
+    }
+}
+
+/// Starts the tick; interrupts are off.
+#[inline]
+pub(crate) fn start_if_stopped(cpu: &Cpu) {
+    if cpu.pcpu.next_tick.load(Relaxed) == 0 {
+        let next = arch::clock_ticks() + CLOCK.period.load(Relaxed);
+        cpu.pcpu.next_tick.store(next, Relaxed);
+        arm(cpu);
+    }
+}
+
+/// Stops the tick, or with `nohz=0` makes sure that it runs.
+#[inline]
+pub(crate) fn enter_idle(cpu: &Cpu) {
+    if !cpu.policy.is_nohz {
+        start_if_stopped(cpu);
+    } else if cpu.pcpu.next_tick.load(Relaxed) != 0 {
+        cpu.pcpu.next_tick.store(0, Relaxed);
+        if cpu.pcpu.sleep_until.load(Relaxed) == 0 {
+            arch::timer_stop();
+        } else {
+            arm(cpu);
+        }
+    }
+}
+
+/// The timer interrupt; interrupts are off.
+pub(crate) fn timer_interrupt() {
+    let cpu = arch::this_cpu();
+    let now = arch::clock_ticks();
+    let sleep_until = cpu.pcpu.sleep_until.load(Relaxed);
+    if sleep_until != 0 && now >= sleep_until {
+        cpu.pcpu.sleep_until.store(0, Relaxed);
+        if let Some(sleeper) = cpu.pcpu.sleeper.get() {
+            try_to_wake_up(sleeper);
+        }
+    }
+    let next_tick = cpu.pcpu.next_tick.load(Relaxed);
+    if next_tick != 0 && now >= next_tick {
+        cpu.pcpu.next_tick.store(now + CLOCK.period.load(Relaxed), Relaxed);
+        scheduler_tick(cpu);
+    }
+    arm(cpu);
+}
+
+/// Charges the running task, and preempts it when its slice is over and others wait.
+fn scheduler_tick(cpu: &Cpu) {
+    cpu.rq_lock();
+    cpu.update_rq_clock();
+    cpu.update_curr();
+    if cpu.is_slice_over(cpu.current()) {
+        sched::resched_curr(cpu.id());
+    }
+    cpu.rq_unlock();
+}
+
+/// Puts the running task to sleep for a time. One task per CPU at a time.
+pub(crate) fn sleep_us(us: u64) {
+    let cpu = arch::this_cpu();
+    let until = arch::clock_ticks() + ticks_from_us(us);
+    cpu.pcpu.sleeper.set(Some(cpu.current()));
+    cpu.pcpu.sleep_until.store(until, Relaxed);
+    arm(cpu);
+    loop {
+        set_current_state(state::INTERRUPTIBLE);
+        if arch::clock_ticks() >= until {
+            break;
+        }
+        schedule();
+    }
+    set_current_state(state::RUNNING);
+}
+
+/// Spins for a time.
+pub(crate) fn busy_wait_us(us: u64) {
+    let until = arch::clock_ticks() + ticks_from_us(us);
+    while arch::clock_ticks() < until {
+        arch::cpu_relax();
+    }
+}
