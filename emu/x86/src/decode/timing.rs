@@ -126,6 +126,8 @@ fn class(op: &Op) -> Class {
         Kind::Rdtsc | Kind::Rdtscp => Class::TimeRead,
         Kind::Xchg if op.dst.is_mem() || op.src.is_mem() => Class::Rmw,
         _ if op.is_locked() => Class::Rmw,
+        Kind::Mov | Kind::Movzx | Kind::Movsx | Kind::VecMov(_) if op.src.is_mem() => Class::Load,
+        Kind::Pop => Class::Load,
         _ => rare_class(op.kind),
     }
 }

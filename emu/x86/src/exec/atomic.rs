@@ -6,9 +6,10 @@
 
 use emu_cpu::port::Port;
 
-use super::{Body, Next, fault, operand};
+use super::{Body, Next, fault, operand, require};
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::decode::Op;
+use crate::defs::Features;
 use crate::flags::{self, ZF, mask};
 use crate::state::gpr;
 
@@ -85,6 +86,9 @@ fn finish<P: Port>(ctx: &mut Ctx<'_, P>, expected: u64, old: u64, size: u8) -> B
 /// CMPXCHG8B and CMPXCHG16B, with halves of `half` bytes. The latter raises #GP(0) on an address
 /// that is not aligned.
 pub(super) fn cmpxchg_pair<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, half: u8) -> Body {
+    if half == 8 {
+        require(ctx, Features::CX16)?;
+    }
     let (seg, offset) = ctx.ea(op);
     let shift = 8 * u32::from(half);
     let pair =

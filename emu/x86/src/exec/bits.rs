@@ -2,13 +2,15 @@
 //!
 //! Undefined flags: BT and kin change only CF; BSF and BSR change only ZF; LZCNT, TZCNT change
 //! only CF and ZF; POPCNT clears the others as defined. A scan of zero leaves the destination, as
-//! all cores do (and the APM says); a 32-bit destination then keeps its upper half.
+//! all cores do (and the APM says); a 32-bit destination then keeps its upper half. Without BMI1,
+//! TZCNT is BSF, and without LZCNT, LZCNT is BSR: their prefix is ignored.
 
 use emu_cpu::port::Port;
 
-use super::{Body, Next, operand};
+use super::{Body, Next, operand, require};
 use crate::ctx::Ctx;
 use crate::decode::{BitOp, Op};
+use crate::defs::Features;
 use crate::flags::{self, ARITH, CF, ZF, sign_extend};
 
 /// Reversed CRC32C polynomial.
@@ -66,11 +68,17 @@ fn scan<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, find: impl Fn(u64) -> u32) -> Bo
 
 /// TZCNT.
 pub(super) fn tzcnt<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
+    if !ctx.cpu.has(Features::BMI1) {
+        return bsf(ctx, op);
+    }
     count(ctx, op, |value, bits| value.trailing_zeros().min(bits))
 }
 
 /// LZCNT.
 pub(super) fn lzcnt<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
+    if !ctx.cpu.has(Features::LZCNT) {
+        return bsr(ctx, op);
+    }
     count(ctx, op, |value, bits| value.leading_zeros() - (64 - bits))
 }
 
@@ -86,6 +94,7 @@ fn count<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, f: impl Fn(u64, u32) -> u32) ->
 
 /// POPCNT.
 pub(super) fn popcnt<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
+    require(ctx, Features::POPCNT)?;
     let value = operand::get(ctx, op, op.src, op.size)?;
     let state = &mut ctx.cpu.state;
     operand::set_reg(state, op.dst, op.size, u64::from(value.count_ones()));
@@ -108,6 +117,7 @@ pub(super) fn bswap<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
 
 /// CRC32: the Castagnoli polynomial, byte by byte.
 pub(super) fn crc32<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
+    require(ctx, Features::SSE42)?;
     let value = operand::get(ctx, op, op.src, op.src_size)?;
     let state = &mut ctx.cpu.state;
     let mut crc = state.gpr[op.dst.number()] as u32;

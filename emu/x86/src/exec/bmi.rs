@@ -4,14 +4,16 @@
 
 use emu_cpu::port::Port;
 
-use super::{Body, Next, operand};
+use super::{Body, Next, operand, require};
 use crate::ctx::Ctx;
 use crate::decode::{BmiOp, Op};
+use crate::defs::Features;
 use crate::flags::{self, CF, OF, SF, ZF, mask, sign_extend, szp};
 use crate::state::gpr;
 
 /// Executes one of the three-operand instructions.
 pub(super) fn bmi<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: BmiOp) -> Body {
+    require(ctx, feature(what))?;
     match what {
         BmiOp::Andn => andn(ctx, op),
         BmiOp::Bextr => bextr(ctx, op),
@@ -26,6 +28,14 @@ pub(super) fn bmi<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: BmiOp) -> Body {
         BmiOp::Sarx => shift(ctx, op, |a, n, size| (sign_extend(a, size) as i64 >> n) as u64),
         BmiOp::Shlx => shift(ctx, op, |a, n, _| a << n),
         BmiOp::Shrx => shift(ctx, op, |a, n, _| a >> n),
+    }
+}
+
+/// The half of the extension that has an instruction.
+fn feature(what: BmiOp) -> Features {
+    match what {
+        BmiOp::Andn | BmiOp::Bextr | BmiOp::Blsi | BmiOp::Blsmsk | BmiOp::Blsr => Features::BMI1,
+        _ => Features::BMI2,
     }
 }
 
@@ -142,6 +152,7 @@ fn shift<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, f: impl Fn(u64, u32, u8) -> u64
 
 /// ADCX and ADOX: add with the one flag as carry in and out.
 pub(super) fn adx<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, flag: u64) -> Body {
+    require(ctx, Features::ADX)?;
     let b = operand::get(ctx, op, op.src, op.size)?;
     let state = &mut ctx.cpu.state;
     let a = operand::reg(state, op.dst, op.size);

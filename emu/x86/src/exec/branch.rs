@@ -1,13 +1,15 @@
 //! Near transfers of control.
 //!
-//! A target outside the code segment's limit, or not canonical, raises #GP(0) at the branch, as on
-//! Intel; AMD cores raise it at the target, with the target as saved instruction pointer.
+//! A target outside the code segment's limit raises #GP(0) at the branch; one that is not canonical
+//! does so on Intel's cores, while AMD's raise it at the target, with the target as saved
+//! instruction pointer.
 
 use emu_cpu::port::Port;
 
 use super::{Body, Next, fault, operand, stack};
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::decode::{Cond, LoopKind, Op};
+use crate::defs::Vendor;
 use crate::flags;
 use crate::state::{SegReg, gpr};
 
@@ -16,7 +18,7 @@ use crate::state::{SegReg, gpr};
 fn check<P: Port>(ctx: &Ctx<'_, P>, op: &Op, target: u64) -> Exec<()> {
     let is_legal = if op.bits == 64 {
         // The low half is canonical with either paging: the common case.
-        target >> 47 == 0 || ctx.cpu.is_canonical(target)
+        target >> 47 == 0 || ctx.cpu.is_canonical(target) || ctx.cpu.config.vendor == Vendor::Amd
     } else {
         target <= u64::from(ctx.cpu.state.seg[SegReg::Cs as usize].limit)
     };

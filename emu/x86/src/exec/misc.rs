@@ -2,7 +2,7 @@
 
 use emu_cpu::port::{Fence, Port, TimeOrder};
 
-use super::{Body, Next, fault, operand};
+use super::{Body, Next, fault, operand, require};
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::decode::Op;
 use crate::defs::Features;
@@ -80,7 +80,8 @@ pub(super) fn mfence<P: Port>(ctx: &mut Ctx<'_, P>) -> Body {
     Ok(Next::Seq)
 }
 
-/// CLFLUSH and CLFLUSHOPT: checked as a load of one byte. Both are ordered like CLFLUSH.
+/// CLFLUSH and CLFLUSHOPT: checked as a load of one byte. Both are ordered like CLFLUSH, and one
+/// is not refused where only the other is offered.
 pub(super) fn flush_line<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     if let Place::Ram(pa) = line_place(ctx, op)? {
         ctx.port.flush_line(emu_sim::PhysAddr(pa))?;
@@ -91,6 +92,7 @@ pub(super) fn flush_line<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
 /// CLWB: checked as a load of one byte. The line stays where it is, which is allowed; memory has
 /// the value already, as the model keeps one copy.
 pub(super) fn write_back_line<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
+    require(ctx, Features::CLWB)?;
     line_place(ctx, op)?;
     Ok(Next::Seq)
 }
@@ -129,11 +131,6 @@ pub(super) fn rdpid<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     require(ctx, Features::RDPID)?;
     ctx.cpu.state.gpr[op.dst.number()] = ctx.cpu.state.tsc_aux & 0xffff_ffff;
     Ok(Next::Seq)
-}
-
-/// Raises #UD unless the cpu has the feature.
-pub(super) fn require<P: Port>(ctx: &Ctx<'_, P>, feature: Features) -> Exec<()> {
-    if ctx.cpu.config.features.contains(feature) { Ok(()) } else { fault(Exception::ud()) }
 }
 
 /// An instruction that decodes but has no body: reported once, then #UD.

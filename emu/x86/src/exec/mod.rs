@@ -39,6 +39,7 @@ use emu_cpu::wait::WaitRequest;
 
 use crate::ctx::{Ctx, Exception, Exec, Trap};
 use crate::decode::{Kind, Op};
+use crate::defs::Features;
 use crate::flags;
 
 /// How execution goes on after a body.
@@ -63,6 +64,12 @@ pub(crate) type Body = Exec<Next>;
 #[cold]
 pub(crate) fn fault<T>(exception: Exception) -> Exec<T> {
     Err(Trap::Fault(exception))
+}
+
+/// Raises #UD unless the cpu offers the feature.
+#[inline]
+pub(crate) fn require<P: Port>(ctx: &Ctx<'_, P>, feature: Features) -> Exec<()> {
+    if ctx.cpu.has(feature) { Ok(()) } else { fault(Exception::ud()) }
 }
 
 /// Executes one instruction; `cpu.state.rip` is its address.

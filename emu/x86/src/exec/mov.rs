@@ -2,9 +2,10 @@
 
 use emu_cpu::port::Port;
 
-use super::{Body, Next, operand};
+use super::{Body, Next, operand, require};
 use crate::ctx::Ctx;
 use crate::decode::{Cond, Op};
+use crate::defs::Features;
 use crate::flags;
 use crate::state::gpr;
 
@@ -60,6 +61,7 @@ pub(super) fn set<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, cond: Cond) -> Body {
 
 /// MOVBE: bytes in reverse order.
 pub(super) fn movbe<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
+    require(ctx, Features::MOVBE)?;
     let value = operand::get(ctx, op, op.src, op.size)?;
     let reversed = value.swap_bytes() >> (64 - 8 * u32::from(op.size));
     operand::put(ctx, op, op.size, reversed)?;

@@ -4,17 +4,37 @@ use emu_cpu::port::Port;
 
 use super::fpu::check_sse;
 use super::sse_mov::{destination, source};
-use super::{Body, Next};
+use super::{Body, Next, require};
 use crate::ctx::Ctx;
 use crate::decode::{IntOp, Op};
+use crate::defs::Features;
 
 /// Executes one of them: `dst = f(dst, src)`.
 pub(super) fn int<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: IntOp) -> Body {
     check_sse(ctx)?;
+    require(ctx, feature(what))?;
     let b = source(ctx, op, op.src, 16)?;
     let to = destination(ctx, op);
     *to = compute(what, *to, b);
     Ok(Next::Seq)
+}
+
+/// The extension that an operation came with; empty for SSE2.
+#[rustfmt::skip]
+fn feature(what: IntOp) -> Features {
+    use IntOp::{
+        Pabsb, Pabsd, Pabsw, Packusdw, Pcmpeqq, Pcmpgtq, Phaddd, Phaddw, Phsubd, Phsubw, Pmaddubsw,
+        Pmaxsb, Pmaxsd, Pmaxud, Pmaxuw, Pminsb, Pminsd, Pminud, Pminuw, Pmuldq, Pmulhrsw, Pmulld,
+        Pshufb, Psignb, Psignd, Psignw,
+    };
+    match what {
+        Pcmpgtq => Features::SSE42,
+        Pcmpeqq | Pminsb | Pminsd | Pminuw | Pminud | Pmaxsb | Pmaxsd | Pmaxuw | Pmaxud | Pmulld
+        | Pmuldq | Packusdw => Features::SSE41,
+        Pmulhrsw | Pmaddubsw | Pabsb | Pabsw | Pabsd | Psignb | Psignw | Psignd | Phaddw | Phaddd
+        | Phsubw | Phsubd | Pshufb => Features::SSSE3,
+        _ => Features::empty(),
+    }
 }
 
 /// Elements of a register, lowest first.

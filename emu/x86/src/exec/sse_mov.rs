@@ -5,9 +5,10 @@
 use emu_cpu::port::Port;
 
 use super::fpu::check_sse;
-use super::{Body, Next, fpstate, operand};
+use super::{Body, Next, fpstate, operand, require};
 use crate::ctx::{Ctx, Exec};
 use crate::decode::{Op, Operand, VecMov};
+use crate::defs::Features;
 use crate::flags::mask;
 use crate::state::gpr;
 
@@ -76,6 +77,7 @@ pub(super) fn vec_mov<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: VecMov) -> B
         VecMov::Mask => sign_mask(ctx, op),
         VecMov::MaskStore => mask_store(ctx, op)?,
         VecMov::DupLow64 => {
+            require(ctx, Features::SSE3)?;
             let value = source(ctx, op, op.src, 8)? & LOW64;
             *destination(ctx, op) = value | value << 64;
         }
@@ -164,6 +166,7 @@ fn high<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<()> {
 
 /// MOVSLDUP, MOVSHDUP: elements of 32 bits from bit `from` of each half, twice.
 fn duplicate<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, from: u32) -> Exec<()> {
+    require(ctx, Features::SSE3)?;
     let value = source(ctx, op, op.src, 16)? >> from;
     let picked = value & (LOW32 | LOW32 << 64);
     *destination(ctx, op) = picked | picked << 32;

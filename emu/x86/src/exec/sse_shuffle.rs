@@ -4,14 +4,16 @@ use emu_cpu::port::Port;
 
 use super::fpu::check_sse;
 use super::sse_mov::{LOW64, destination, source};
-use super::{Body, Next, operand};
+use super::{Body, Next, operand, require};
 use crate::ctx::{Ctx, Exec};
 use crate::decode::{Op, ShuffleOp};
+use crate::defs::Features;
 use crate::flags::{self, CF, ZF, mask, sign_extend};
 
 /// Executes one of them.
 pub(super) fn shuffle<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: ShuffleOp) -> Body {
     check_sse(ctx)?;
+    require(ctx, feature(op, what))?;
     match what {
         ShuffleOp::Pinsr => insert(ctx, op)?,
         ShuffleOp::Pextr => extract(ctx, op)?,
@@ -26,6 +28,18 @@ pub(super) fn shuffle<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: ShuffleOp) -
         }
     }
     Ok(Next::Seq)
+}
+
+/// The extension that an operation came with; empty for SSE2.
+fn feature(op: &Op, what: ShuffleOp) -> Features {
+    match what {
+        ShuffleOp::Palignr => Features::SSSE3,
+        ShuffleOp::Ptest | ShuffleOp::Pmovzx | ShuffleOp::Pmovsx => Features::SSE41,
+        // PINSRW, and PEXTRW to a register, are of SSE2.
+        ShuffleOp::Pinsr if op.src_size != 2 => Features::SSE41,
+        ShuffleOp::Pextr if op.src_size != 2 || op.dst.is_mem() => Features::SSE41,
+        _ => Features::empty(),
+    }
 }
 
 /// Four elements of `bits` bits, picked by two control bits each.

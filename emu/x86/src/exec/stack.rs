@@ -1,6 +1,6 @@
 //! PUSH, POP and kin.
 
-use emu_cpu::port::Port;
+use emu_cpu::port::{Note, Port};
 
 use super::{Body, Next, fault, operand};
 use crate::ctx::{Ctx, Exception, Exec};
@@ -159,6 +159,9 @@ pub(super) fn pop_flags<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     writable &= flags::mask(op.size);
     let new = (old & !writable) | (value & writable & !flags::RF);
     ctx.cpu.state.rflags = new | flags::FIXED;
+    if (old ^ new) & flags::IF != 0 {
+        ctx.port.note(Note::InterruptFlag(new & flags::IF != 0));
+    }
     move_pointer(ctx, i64::from(op.size));
     Ok(Next::Seq)
 }
