@@ -1,1 +1,1 @@
-//! tests_runner
+//! Tests of the repository as a whole; the tests themselves lie in `tests/`.
