@@ -19,13 +19,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            cpus: None,
-            seed: 1,
-            max_output: 16 << 20,
-            elide_spins: true,
-            window_ps: None,
-        }
+        Options { cpus: None, seed: 1, max_output: 16 << 20, elide_spins: true, window_ps: None }
     }
 }
 
@@ -100,47 +94,4 @@ pub enum PointAction {
         /// Passes needed.
         times: u64,
     },
-}
-
-/// Machine-kept counters of one cpu (`seams.md` 4).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CpuCounters {
-    /// Instructions retired.
-    pub instructions: u64,
-    /// Of these, iterations of elided spins.
-    pub elided: u64,
-    /// IPIs sent, by receiver counted once each.
-    pub ipi_sent: u64,
-    /// IPIs accepted as newly pending.
-    pub ipi_accepted: u64,
-    /// IPIs that found their vector pending.
-    pub ipi_merged: u64,
-    /// Interrupts taken that came as IPIs.
-    pub ipi_taken: u64,
-    /// IPIs pending now.
-    pub ipi_pending: u64,
-    /// Time IPIs spent pending, in picoseconds.
-    pub ipi_pend_ps: u64,
-    /// Part of it while interrupts were masked, in picoseconds.
-    pub ipi_pend_masked_ps: u64,
-    /// Waits entered.
-    pub idle_enter: u64,
-    /// Waits ended by a store to the monitored line.
-    pub idle_wake_write: u64,
-    /// Waits ended by an interrupt.
-    pub idle_wake_irq: u64,
-    /// Waits ended otherwise.
-    pub idle_wake_other: u64,
-    /// Time spent waiting, in picoseconds.
-    pub idle_ps: u64,
-    /// Interrupt entries.
-    pub handler_entries: u64,
-    /// Longest section with interrupts off, in picoseconds.
-    pub irqoff_max_ps: u64,
-    /// Total time with interrupts off while not waiting, in picoseconds.
-    pub irqoff_ps: u64,
-    /// Line requests sent (misses, upgrades, prefetches of ownership).
-    pub line_requests: u64,
-    /// Snoops answered.
-    pub snoops: u64,
 }

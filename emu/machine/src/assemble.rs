@@ -1,0 +1,276 @@
+//! From a topology to the parts of a machine: legs, core constants, cpu identities.
+
+use std::sync::Arc;
+
+use emu_cpu::config::{CoreConfig, IdleCost};
+use emu_cpu::timing::{CLASSES, Class, CoreTiming};
+use emu_mem::cache::Geometry;
+use emu_mem::paths::Paths;
+use emu_sim::{ApicId, CoreId, Freq, LlcId, SimTime};
+use emu_x86::cpu::{CpuConfig, CpuIdentity, CpuidRow, IdleTable};
+use emu_x86::defs::{Features, Vendor};
+use emu_x86::tlb::TlbSizes;
+use topology::{Cache, CoreType, IdleEntry, Op};
+
+use crate::api::Options;
+use crate::cpuid::{self, Feature};
+
+/// Requests a core may have under way, where the core file gives no number.
+const MISS_BUFFER_MIN: u32 = 4;
+/// End of the physical address space that a cpu can name.
+const ADDRESS_END: u64 = 1 << 52;
+
+/// Computes the legs of the line protocol.
+pub(crate) fn paths(m: &topology::Machine) -> Paths {
+    let l = &m.latency;
+    let (llcs, nodes) = (m.llcs.len(), m.nodes.len());
+    let leg = |rows: usize, columns: usize, f: &dyn Fn(usize, usize) -> u64| {
+        (0..rows).map(|r| (0..columns).map(|c| f(r, c)).collect()).collect::<Vec<Vec<u64>>>()
+    };
+    Paths {
+        llc_of_core: m.cores.iter().map(|c| LlcId(c.llc as u32)).collect(),
+        cores_of_llc: m
+            .llcs
+            .iter()
+            .map(|llc| llc.cores.iter().map(|c| CoreId(*c as u32)).collect())
+            .collect(),
+        core_llc: m.cores.iter().map(|c| c.llc_request).collect(),
+        llc_core: m.cores.iter().map(|c| c.llc_response).collect(),
+        llc_lookup: l.llc_service,
+        llc_service: l.llc_service,
+        llc_home: leg(llcs, nodes, &|a, b| l.llc_home(a, b)),
+        home_llc: leg(nodes, llcs, &|a, b| l.home_llc(a, b)),
+        llc_llc: leg(llcs, llcs, &|a, b| l.llc_llc(a, b, 0)),
+        home_lookup: l.home_service,
+        home_service: l.home_service,
+        memory: l.memory,
+        llc_geometry: m.llcs.iter().map(|llc| llc_geometry(llc.cache.as_ref())).collect(),
+        has_owned_state: m.identity.vendor == "AuthenticAMD",
+        home_ends: m.nodes.iter().map(|n| n.base + n.size).collect(),
+    }
+}
+
+/// Sets and ways; an odd number of sets (3/4-populated caches) is rounded down to a power of two
+/// and the ways make up for it.
+fn llc_geometry(cache: Option<&Cache>) -> (u32, u32) {
+    let Some(cache) = cache else { return (1024, 16) };
+    let g = geometry(cache);
+    (g.sets, g.ways)
+}
+
+fn geometry(cache: &Cache) -> Geometry {
+    let lines = (cache.size / u64::from(cache.line)).max(1);
+    let sets = cache.sets().max(1);
+    let sets = if sets.is_power_of_two() { sets } else { sets.next_power_of_two() / 2 };
+    Geometry { sets: sets as u32, ways: (lines / sets).max(1) as u32 }
+}
+
+/// Computes the timing of one kind of core.
+fn core_timing(t: &CoreType, l1_latency: u32, l2_latency: u32) -> CoreTiming {
+    let op = |o: Op| t.op(o).latency;
+    let s = &t.sys;
+    let mut latency = [0; CLASSES];
+    let mut set = |class: Class, cycles: u32| latency[class as usize] = cycles;
+    set(Class::Alu, op(Op::Alu));
+    set(Class::Load, 0);
+    set(Class::Shift, op(Op::Shift));
+    set(Class::Mul, op(Op::Mul));
+    set(Class::Div, op(Op::Div32));
+    set(Class::DivWide, op(Op::Div64));
+    set(Class::Branch, op(Op::Branch));
+    set(Class::Vec, op(Op::SimdInt));
+    set(Class::FpAdd, op(Op::FpAdd));
+    set(Class::FpMul, op(Op::FpMul));
+    set(Class::FpDiv, op(Op::FpDiv64));
+    set(Class::Crc, op(Op::Crc32));
+    set(Class::Pause, s.pause);
+    set(Class::FenceLoad, s.lfence);
+    set(Class::FenceFull, s.mfence);
+    set(Class::Rmw, s.rmw_l1);
+    set(Class::TimeRead, s.rdtsc);
+    set(Class::SysReg, s.wrmsr);
+    set(Class::Micro, s.cpuid);
+    set(Class::Monitor, s.monitor);
+    set(Class::WaitEntry, s.mwait);
+    set(Class::IpiSend, s.icr_write);
+    set(Class::IrqEntry, s.irq_entry);
+    set(Class::IrqReturn, s.iret);
+    CoreTiming {
+        width: t.dispatch_width,
+        window: t.window,
+        store_buffer: t.store_buffer,
+        in_order: t.in_order,
+        mispredict: t.mispredict,
+        l1_latency,
+        l2_latency,
+        latency,
+    }
+}
+
+/// Computes the constants of core `core`.
+pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options) -> CoreConfig {
+    let place = &m.cores[core];
+    let t = &m.core_types[place.core_type];
+    let freq = Freq::from_khz(place.core_khz);
+    let l2 = place.l2.as_ref().unwrap_or(&place.l1d);
+    // A device is as far as the home of node 0.
+    let to_home = place.llc_request + m.latency.llc_home(place.llc, 0);
+    let window_ps = options.window_ps.unwrap_or(u64::MAX).min(m.window_ps()).max(1);
+    CoreConfig {
+        freq,
+        timing: core_timing(t, place.l1d.latency, l2.latency),
+        l1d: geometry(&place.l1d),
+        l1i: geometry(&place.l1i),
+        l2: geometry(l2),
+        core_llc: place.llc_request,
+        core_device: to_home,
+        smt_handover: freq.cycles_in(SimTime(m.latency.smt_handover)),
+        line_keep: freq.cycles_in(SimTime(m.latency.line_keep)),
+        ipi_self: freq.cycles_in(SimTime(m.ipi_wire.same)),
+        own_store_triggers: m.monitor.own_store_triggers,
+        fill_buffers: t.miss_buffer.max(MISS_BUFFER_MIN) as usize,
+        idle: m.idle.iter().map(idle_cost).collect(),
+        window_ps,
+        elide_spins: options.elide_spins,
+    }
+}
+
+fn idle_cost(s: &topology::IdleState) -> IdleCost {
+    IdleCost {
+        name: s.name.clone(),
+        entry: SimTime(s.entry_latency),
+        is_abortable: s.abortable,
+        exit_store: SimTime(s.exit_store.unwrap_or(s.exit_interrupt)),
+        exit_interrupt: SimTime(s.exit_interrupt),
+        flushes: s.flushes.l2,
+        snoop: SimTime(s.snoop_latency),
+    }
+}
+
+fn tlb_sizes(t: &CoreType) -> TlbSizes {
+    let sets = |tlb: &topology::Tlb| {
+        let ways = tlb.ways.max(1);
+        let sets = (tlb.entries / ways).max(1);
+        let sets = if sets.is_power_of_two() { sets } else { sets.next_power_of_two() / 2 };
+        (sets, (tlb.entries / sets).max(1))
+    };
+    TlbSizes {
+        data: sets(&t.dtlb),
+        code: sets(&t.itlb),
+        second: sets(&t.l2_tlb),
+        second_latency: t.l2_tlb.latency,
+    }
+}
+
+/// Address ranges that are no memory: between the RAM ranges, and above.
+fn holes(m: &topology::Machine) -> Vec<std::ops::Range<u64>> {
+    let mut holes = Vec::new();
+    let mut at = 0;
+    for r in m.ram() {
+        if r.base > at {
+            holes.push(at..r.base);
+        }
+        at = r.base + r.size;
+    }
+    holes.push(at..ADDRESS_END);
+    holes
+}
+
+fn idle_table(m: &topology::Machine) -> IdleTable {
+    let mut table = IdleTable::default();
+    for (i, s) in m.idle.iter().enumerate().filter(|(_, s)| s.enabled) {
+        let i = i as u8;
+        match s.entry {
+            IdleEntry::Hlt => table.hlt = Some(i),
+            IdleEntry::Mwait(hint) => table.mwait.push((hint, i)),
+            IdleEntry::Port(port) => table.ports.push((port, i)),
+            IdleEntry::Wfi | IdleEntry::Psci(_) => {}
+        }
+    }
+    table
+}
+
+/// What the x86 cpus of this machine implement and offer.
+pub(crate) fn implemented() -> Vec<Feature> {
+    Feature::ALL.iter().copied().filter(|f| is_implemented(*f)).collect()
+}
+
+fn is_implemented(f: Feature) -> bool {
+    const BASELINE: [&str; 16] = [
+        "fpu", "de", "pse", "tsc", "msr", "pae", "cx8", "apic", "pge", "cmov", "pat", "pse36",
+        "clflush", "fxsr", "sse", "sse2",
+    ];
+    BASELINE.contains(&f.name()) || x86_feature(f.name()).is_some()
+}
+
+/// The cpu's own flag for a feature name of the topology.
+fn x86_feature(name: &str) -> Option<Features> {
+    Some(match name {
+        "monitor" => Features::MONITOR,
+        "monitorx" | "mwaitx" => Features::MONITORX,
+        "waitpkg" => Features::WAITPKG,
+        "tsc_deadline" => Features::TSC_DEADLINE,
+        "x2apic" => Features::X2APIC,
+        "rdtscp" => Features::RDTSCP,
+        "rdpid" => Features::RDPID,
+        "fsgsbase" => Features::FSGSBASE,
+        "smep" => Features::SMEP,
+        "smap" => Features::SMAP,
+        "umip" => Features::UMIP,
+        "pcid" => Features::PCID,
+        "invpcid" => Features::INVPCID,
+        "la57" => Features::LA57,
+        "pdpe1gb" => Features::PAGE_1G,
+        "nx" => Features::NX,
+        "xsave" => Features::XSAVE,
+        "syscall" => Features::SYSCALL,
+        "serialize" => Features::SERIALIZE,
+        "bmi1" => Features::BMI1,
+        "bmi2" => Features::BMI2,
+        "lzcnt" | "abm" => Features::LZCNT,
+        "popcnt" => Features::POPCNT,
+        "cx16" => Features::CX16,
+        "movbe" => Features::MOVBE,
+        "adx" => Features::ADX,
+        "clflushopt" => Features::CLFLUSHOPT,
+        "clwb" => Features::CLWB,
+        "prefetchw" => Features::PREFETCHW,
+        "lm" => Features::LONG_MODE,
+        "lahf_lm" => Features::LAHF_LM,
+        "sse4_2" | "crc32" => Features::SSE42,
+        _ => return None,
+    })
+}
+
+/// Computes what the x86 cpus have in common.
+pub(crate) fn cpu_config(m: &topology::Machine) -> CpuConfig {
+    let mut features = Features::LONG_MODE | Features::SYSCALL | Features::SYSENTER;
+    for name in &m.features.names {
+        if let Some(f) = x86_feature(name) {
+            features |= f;
+        }
+    }
+    CpuConfig {
+        vendor: if m.identity.vendor == "GenuineIntel" { Vendor::Intel } else { Vendor::Amd },
+        features,
+        phys_addr_bits: m.identity.physical_bits.clamp(36, 52),
+        mmio: holes(m),
+        tlb: tlb_sizes(&m.core_types[0]),
+        tsc: Freq::from_khz(m.clocks.tsc_khz),
+        apic_timer: Freq::from_khz(m.clocks.apic_timer_hz / 1000),
+        idle: idle_table(m),
+        icr_ordered: m.apic.icr_ordered,
+        starts_in_x2apic: m.apic.mode == topology::ApicMode::X2apic,
+    }
+}
+
+/// Computes what cpu `cpu` has for itself.
+pub(crate) fn cpu_identity(m: &topology::Machine, cpu: usize) -> CpuIdentity {
+    let table = cpuid::leaves(m, cpu, &implemented());
+    let rows: Arc<[CpuidRow]> = table
+        .rows()
+        .iter()
+        .map(|r| CpuidRow { leaf: r.leaf, subleaf: r.subleaf, regs: r.registers })
+        .collect();
+    CpuIdentity { apic_id: ApicId(m.cpus[cpu].apic_id), is_bsp: cpu == 0, cpuid: rows }
+}

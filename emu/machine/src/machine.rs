@@ -1,0 +1,429 @@
+//! The machine: its nodes, its image, and what can be read from it.
+
+use std::sync::Arc;
+
+use emu_cpu::counters::CpuCounters;
+use emu_cpu::node::Core;
+use emu_cpu::thread::RunState;
+use emu_mem::home::Home;
+use emu_mem::llc::Llc;
+use emu_mem::paths::Paths;
+use emu_mem::phys::Phys;
+use emu_observe::{Record, Wanted};
+use emu_sim::{Agenda, Chance, CoreId, CpuId, LlcId, PhysAddr, SimTime};
+use emu_x86::cpu::X86Cpu;
+use guests_abi::class::LineClass;
+
+use crate::api::{Options, PointRule, Stop};
+use crate::assemble;
+use crate::bus::Bus;
+use crate::fdt;
+use crate::handover;
+use crate::load::{Image, LoadError};
+use crate::rules::{Rules, UnknownPoint};
+use crate::run::UncoreItem;
+
+/// What the cpus of a unit share on the host.
+pub(crate) type Unit = <X86Cpu as emu_cpu::isa::Isa>::Unit;
+
+/// Start offsets at region begin are drawn below this (`guest-abi.md`, seeds).
+const START_OFFSET: SimTime = SimTime::from_us(10);
+/// Purpose of that draw.
+const DRAW_START_OFFSET: u32 = 1;
+
+/// Why a machine cannot be built or loaded.
+#[derive(Debug)]
+pub enum BuildError {
+    /// More cpus asked for than the file has, or none.
+    Cpus {
+        /// Asked for.
+        asked: u32,
+        /// In the file.
+        has: u32,
+    },
+    /// No machine of this ISA can be built yet.
+    Isa,
+    /// The image does not fit.
+    Load(LoadError),
+    /// The FDT cannot be made.
+    Fdt(fdt::FdtError),
+    /// The hand-over state cannot be made.
+    Handover(handover::HandoverError),
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BuildError::Cpus { asked, has } => {
+                write!(f, "{asked} cpus asked for, the machine has {has}; choose 1 to {has}")
+            }
+            BuildError::Isa => f.write_str("arm64 machines cannot run yet; choose an x86-64 one"),
+            BuildError::Load(_) => f.write_str("the image cannot be loaded"),
+            BuildError::Fdt(_) => f.write_str("the device tree cannot be made"),
+            BuildError::Handover(_) => f.write_str("the machine cannot be handed over"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Load(e) => Some(e),
+            BuildError::Fdt(e) => Some(e),
+            BuildError::Handover(e) => Some(e),
+            BuildError::Cpus { .. } | BuildError::Isa => None,
+        }
+    }
+}
+
+/// A range of lines that the guest named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedLines {
+    /// First byte.
+    pub address: PhysAddr,
+    /// Bytes.
+    pub len: u64,
+    /// Class.
+    pub class: LineClass,
+}
+
+/// A machine with its whole state; a clone is a fork.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub(crate) topology: Arc<topology::Machine>,
+    pub(crate) options: Options,
+    pub(crate) cores: Vec<Core<X86Cpu>>,
+    pub(crate) llcs: Vec<Llc>,
+    pub(crate) homes: Vec<Home>,
+    pub(crate) paths: Arc<Paths>,
+    pub(crate) phys: Phys,
+    pub(crate) unit: Unit,
+    pub(crate) uncore: Agenda<UncoreItem>,
+    pub(crate) bus: Bus,
+    pub(crate) rules: Rules,
+    pub(crate) chance: Chance,
+    pub(crate) now: SimTime,
+    /// Time of each core's earliest item.
+    pub(crate) next: Vec<u64>,
+    /// A stop that was asked for, with the time when it takes effect.
+    pub(crate) stop: Option<(SimTime, Stop)>,
+    pub(crate) console: Vec<u8>,
+    pub(crate) named_lines: Vec<NamedLines>,
+    /// (core, SMT index) of each cpu that exists.
+    pub(crate) places: Vec<(usize, usize)>,
+    /// (architectural id, cpu), ascending.
+    pub(crate) arch_ids: Vec<(u32, u32)>,
+    pub(crate) image: Option<Arc<Image>>,
+    pub(crate) seq: u64,
+    /// Records that wait for their time to be complete.
+    pub(crate) records: Vec<Record>,
+    pub(crate) ipi_sent: Vec<u64>,
+}
+
+impl Machine {
+    /// Builds a machine.
+    ///
+    /// # Errors
+    /// When `options` ask for cpus that the topology does not have, or the ISA cannot run yet.
+    pub fn new(topology: &topology::Machine, options: Options) -> Result<Machine, BuildError> {
+        if topology.isa != topology::Isa::X86_64 {
+            return Err(BuildError::Isa);
+        }
+        let has = topology.cpus.len() as u32;
+        let cpus = options.cpus.unwrap_or(has);
+        if cpus == 0 || cpus > has {
+            return Err(BuildError::Cpus { asked: cpus, has });
+        }
+        let chance = Chance::new(options.seed);
+        let paths = Arc::new(assemble::paths(topology));
+        let shared = Arc::new(assemble::cpu_config(topology));
+        let mut cores = Vec::new();
+        let mut places = vec![(0, 0); cpus as usize];
+        let mut configs: Vec<Arc<emu_cpu::config::CoreConfig>> = Vec::new();
+        for (c, place) in topology.cores.iter().enumerate() {
+            let config = assemble::core_config(topology, c, &options);
+            let config = share(&mut configs, config);
+            let mut members = Vec::new();
+            for cpu in place.cpus.iter().copied().filter(|cpu| *cpu < cpus as usize) {
+                places[cpu] = (c, members.len());
+                let isa = X86Cpu::new(shared.clone(), assemble::cpu_identity(topology, cpu));
+                members.push((CpuId(cpu as u32), topology.cpus[cpu].apic_id, isa));
+            }
+            let (id, llc) = (CoreId(c as u32), LlcId(place.llc as u32));
+            cores.push(Core::new(id, llc, config, members, Some(CpuId(0)), chance));
+        }
+        let mut arch_ids: Vec<(u32, u32)> =
+            (0..cpus).map(|c| (topology.cpus[c as usize].apic_id, c)).collect();
+        arch_ids.sort_unstable();
+        let ram_end = topology.ram().iter().map(|r| r.base + r.size).max().unwrap_or(0);
+        Ok(Machine {
+            llcs: (0..topology.llcs.len()).map(|l| Llc::new(LlcId(l as u32), &paths)).collect(),
+            homes: (0..topology.nodes.len())
+                .map(|h| Home::new(emu_sim::HomeId(h as u32), &paths))
+                .collect(),
+            next: vec![u64::MAX; cores.len()],
+            cores,
+            paths,
+            phys: Phys::new(ram_end),
+            unit: Unit::default(),
+            uncore: Agenda::default(),
+            bus: Bus::new(cpus as usize, options.seed),
+            rules: Rules::default(),
+            chance,
+            now: SimTime::ZERO,
+            stop: None,
+            console: Vec::new(),
+            named_lines: Vec::new(),
+            places,
+            arch_ids,
+            image: None,
+            seq: 0,
+            records: Vec::new(),
+            ipi_sent: vec![0; cpus as usize],
+            topology: Arc::new(topology.clone()),
+            options,
+        })
+    }
+
+    /// Loads an image and sets CPU 0 at its entry, with `bootargs` in the device tree.
+    ///
+    /// # Errors
+    /// When the image does not fit into the machine's RAM or overlaps what the hand-over needs.
+    pub fn load(&mut self, image: &Image, bootargs: &str) -> Result<(), BuildError> {
+        let cpus = self.places.len();
+        let blob = fdt::build(&self.topology, cpus, bootargs).map_err(BuildError::Fdt)?;
+        let handover = handover::x86(&self.topology, image.entry, blob)
+            .map_err(BuildError::Handover)?;
+        image
+            .check_placement(&self.topology.ram(), &handover.reserved)
+            .map_err(BuildError::Load)?;
+        for (pa, bytes) in &handover.memory {
+            self.phys.write_bytes(*pa, bytes);
+        }
+        for s in &image.segments {
+            self.phys.write_bytes(s.base, &s.bytes);
+        }
+        let cpu = self.cores[self.places[0].0].isa_mut(self.places[0].1);
+        enter(cpu, &handover.entry);
+        self.image = Some(Arc::new(image.clone()));
+        self.refresh_next();
+        Ok(())
+    }
+
+    /// The topology.
+    #[must_use]
+    pub fn topology(&self) -> &topology::Machine {
+        &self.topology
+    }
+
+    /// The image that was loaded.
+    #[must_use]
+    pub fn image(&self) -> Option<&Image> {
+        self.image.as_deref()
+    }
+
+    /// Simulated time.
+    #[must_use]
+    pub fn now(&self) -> SimTime {
+        self.now
+    }
+
+    /// Number of cpus.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Console output so far.
+    #[must_use]
+    pub fn console(&self) -> &[u8] {
+        &self.console
+    }
+
+    /// Lines that the guest named.
+    #[must_use]
+    pub fn named_lines(&self) -> &[NamedLines] {
+        &self.named_lines
+    }
+
+    /// Counters of one cpu.
+    #[must_use]
+    pub fn counters(&self, cpu: CpuId) -> CpuCounters {
+        let (core, smt) = self.places[cpu.index()];
+        let mut counters = self.cores[core].thread(smt).counters().clone();
+        counters.ipi_sent += self.ipi_sent[cpu.index()];
+        counters
+    }
+
+    /// Counters of every LLC, then of every home.
+    #[must_use]
+    pub fn line_counters(
+        &self,
+    ) -> (Vec<&emu_mem::llc::LlcCounters>, Vec<&emu_mem::home::HomeCounters>) {
+        (
+            self.llcs.iter().map(Llc::counters).collect(),
+            self.homes.iter().map(Home::counters).collect(),
+        )
+    }
+
+    /// Interrupt messages that were sent and have not arrived.
+    #[must_use]
+    pub fn ipis_under_way(&self) -> u64 {
+        self.cores.iter().map(Core::interrupts_under_way).sum()
+    }
+
+    /// What a cpu does.
+    #[must_use]
+    pub fn run_state(&self, cpu: CpuId) -> RunState {
+        let (core, smt) = self.places[cpu.index()];
+        self.cores[core].thread(smt).run_state()
+    }
+
+    /// The architectural state of a cpu.
+    #[must_use]
+    pub fn cpu(&self, cpu: CpuId) -> &X86Cpu {
+        let (core, smt) = self.places[cpu.index()];
+        self.cores[core].isa(smt)
+    }
+
+    /// Copies guest memory.
+    #[must_use]
+    pub fn read_guest(&self, pa: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.phys.read_bytes(PhysAddr(pa), &mut bytes);
+        bytes
+    }
+
+    /// Reads a 64-bit word of guest memory.
+    #[must_use]
+    pub fn read_guest_u64(&self, pa: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.phys.read_bytes(PhysAddr(pa), &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Pages of guest memory that take host memory.
+    #[must_use]
+    pub fn touched_pages(&self) -> usize {
+        self.phys.touched_pages()
+    }
+
+    /// Gives a fork another seed: chance, the seed register, and the start offset of every cpu
+    /// that runs.
+    pub fn reseed(&mut self, seed: u64) {
+        self.options.seed = seed;
+        self.chance = Chance::new(seed);
+        self.bus.test.set_seed(seed);
+        for (cpu, (core, smt)) in self.places.iter().enumerate() {
+            let ps = self.chance.below(START_OFFSET.ps(), cpu as u32, DRAW_START_OFFSET, 0);
+            self.cores[*core].delay(*smt, SimTime(ps));
+        }
+        for core in &mut self.cores {
+            core.reseed(self.chance);
+        }
+        self.refresh_next();
+    }
+
+    /// Sets the rules at points; an empty list watches the points without rules.
+    ///
+    /// # Errors
+    /// A name that the image does not have.
+    pub fn set_rules(&mut self, rules: &[PointRule]) -> Result<(), UnknownPoint> {
+        let names = self.point_names();
+        let mut points = Vec::new();
+        if let Some(image) = &self.image {
+            for p in &image.points {
+                if let Some(i) = names.iter().position(|n| *n == p.name) {
+                    points.push((p.address, i as u32));
+                }
+            }
+        }
+        let (rules, watch) = Rules::new(rules, &points, &names)?;
+        self.rules = rules;
+        for core in &mut self.cores {
+            core.watch(Some(watch.clone()));
+        }
+        Ok(())
+    }
+
+    /// Stops watching points.
+    pub fn clear_rules(&mut self) {
+        self.rules = Rules::default();
+        for core in &mut self.cores {
+            core.watch(None);
+        }
+    }
+
+    /// Names of the image's points; a point's index in records is its place here.
+    #[must_use]
+    pub fn point_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        if let Some(image) = &self.image {
+            for p in &image.points {
+                if !names.contains(&p.name) {
+                    names.push(p.name.clone());
+                }
+            }
+        }
+        names
+    }
+
+    /// How often a cpu passed a point since the rules were set.
+    #[must_use]
+    pub fn passes(&self, cpu: CpuId, point: &str) -> u64 {
+        let Some(index) = self.point_names().iter().position(|n| n == point) else { return 0 };
+        let (core, smt) = self.places[cpu.index()];
+        self.cores[core].passes(smt, index as u32)
+    }
+
+    /// Sets which records the next run makes.
+    pub(crate) fn want(&mut self, wanted: Wanted) {
+        for core in &mut self.cores {
+            core.want(wanted);
+        }
+    }
+
+    pub(crate) fn refresh_next(&mut self) {
+        for (next, core) in self.next.iter_mut().zip(&self.cores) {
+            *next = core.next_time().ps();
+        }
+    }
+}
+
+/// Cores of one type share one copy of their constants.
+fn share(
+    known: &mut Vec<Arc<emu_cpu::config::CoreConfig>>,
+    config: emu_cpu::config::CoreConfig,
+) -> Arc<emu_cpu::config::CoreConfig> {
+    if let Some(same) = known.iter().find(|k| ***k == config) {
+        return same.clone();
+    }
+    known.push(Arc::new(config));
+    known[known.len() - 1].clone()
+}
+
+/// Sets a cpu at the hand-over state.
+fn enter(cpu: &mut X86Cpu, e: &handover::EntryState) {
+    use emu_x86::state::{Segment, TableReg, gpr};
+    let segment = |selector: u16, descriptor: u64| Segment {
+        selector,
+        base: 0,
+        limit: u32::MAX,
+        rights: (descriptor >> 40) as u16 & 0xf0ff,
+    };
+    let s = &mut cpu.state;
+    s.gpr = [0; 16];
+    s.gpr[gpr::RSP] = e.rsp;
+    s.gpr[gpr::RDI] = e.rdi;
+    s.rip = e.rip;
+    s.rflags = e.rflags;
+    s.cr0 = e.cr0;
+    s.cr3 = e.cr3;
+    s.cr4 = e.cr4;
+    s.efer = e.efer;
+    s.gdtr = TableReg { base: e.gdt_base, limit: e.gdt_limit };
+    s.idtr = TableReg { base: 0, limit: 0 };
+    s.seg = [segment(e.ds, e.ds_descriptor); 6];
+    s.seg[emu_x86::state::SegReg::Cs as usize] = segment(e.cs, e.cs_descriptor);
+    cpu.registers_changed();
+}

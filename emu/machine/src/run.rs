@@ -1,0 +1,349 @@
+//! The run loop (`engine.md` section 3): cores run ahead of each other only as far as no message
+//! can still reach them.
+//!
+//! With `a` the shortest leg from a core to the uncore, `b` that back and `W = a + b`:
+//! the uncore may handle an item before `next core item + a`; a core may run until the least of
+//! `next uncore item + b`, `next item of any other core + W` and `its own first message + W`.
+//! The bounds are tight; none of them changes a result (D7).
+
+use emu_cpu::node::{CoreItem, Out};
+use emu_cpu::port::{DeviceAccess, Target};
+use emu_cpu::thread::RunState;
+use emu_cpu::wait::Signal;
+use emu_mem::msg::Envelope;
+use emu_observe::{Event, IpiId, Observer, Record};
+use emu_sim::{CpuId, Key, NodeRef, Phase, SimTime};
+
+use crate::api::{Stop, Until};
+use crate::bus::{Answer, Request, abi_state};
+use crate::machine::{Machine, NamedLines};
+
+/// What waits in the uncore's one queue.
+#[derive(Clone, Debug)]
+pub(crate) enum UncoreItem {
+    /// A message to an LLC or a home.
+    Line(Envelope),
+    /// A device access of a cpu.
+    Device { cpu: CpuId, access: DeviceAccess },
+    /// A cpu's answer to a device.
+    RunState { asker: CpuId, run: RunState },
+    /// A cpu passed a watched point.
+    Point { cpu: CpuId, index: u32, held_by: Option<u32> },
+}
+
+/// Records kept before they are handed on, at least.
+const RECORD_BATCH: usize = 4096;
+
+impl Machine {
+    /// Runs until the guest exits, a region mark (if asked for), the time limit, or the end of all
+    /// activity.
+    pub fn run<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop {
+        self.want(observer.wanted());
+        let (a, b) = (self.topology.min_core_uncore(), self.topology.min_uncore_core());
+        let window = self.options.window_ps.unwrap_or(u64::MAX).min(a + b).max(1);
+        let b = b.min(window);
+        let a = a.min(window);
+        let mut envelopes = Vec::new();
+        self.refresh_next();
+        loop {
+            let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
+            let (mut first, mut at, mut second) = self.earliest_two();
+            loop {
+                let t = self.uncore.next_key().time;
+                if t >= first.saturating_add(a) || t >= end {
+                    break;
+                }
+                self.handle_uncore(until, &mut envelopes);
+                (first, at, second) = self.earliest_two();
+            }
+            let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
+            let uncore = self.uncore.next_key().time;
+            if first.min(uncore) >= end {
+                return self.finish(end, until, observer);
+            }
+            if first == u64::MAX && uncore == u64::MAX {
+                self.flush_records(SimTime::NEVER, observer);
+                return Stop::Stalled;
+            }
+            let reach = uncore.saturating_add(b).min(end);
+            let limit = reach.min(first.saturating_add(window));
+            self.run_core(at, reach.min(second.saturating_add(window)));
+            if second < limit {
+                for c in 0..self.cores.len() {
+                    if c != at && self.next[c] < limit {
+                        self.run_core(c, limit);
+                    }
+                }
+            }
+            if self.records.len() >= RECORD_BATCH {
+                self.flush_records(SimTime(first), observer);
+            }
+        }
+    }
+
+    /// Earliest core item, whose it is, and the earliest of all others.
+    fn earliest_two(&self) -> (u64, usize, u64) {
+        let (mut first, mut at, mut second) = (u64::MAX, 0, u64::MAX);
+        for (c, t) in self.next.iter().enumerate() {
+            if *t < first {
+                second = first;
+                (first, at) = (*t, c);
+            } else if *t < second {
+                second = *t;
+            }
+        }
+        (first, at, second)
+    }
+
+    fn run_core(&mut self, c: usize, limit: u64) {
+        let core = &mut self.cores[c];
+        core.run_until(&mut self.unit, &self.phys, SimTime(limit));
+        self.next[c] = core.next_time().ps();
+        self.records.extend(core.take_events());
+        if core.has_out() {
+            let out: Vec<Out> = core.take_out().collect();
+            for o in out {
+                self.route(c, o);
+            }
+        }
+    }
+
+    /// Brings what left core `c` to where it goes.
+    fn route(&mut self, c: usize, out: Out) {
+        match out {
+            Out::Line(e) => self.uncore.push(e.key, UncoreItem::Line(e)),
+            Out::Device { cpu, access, key } => {
+                self.uncore.push(key, UncoreItem::Device { cpu, access });
+            }
+            Out::RunState { asker, run, key } => {
+                self.uncore.push(key, UncoreItem::RunState { asker, run });
+            }
+            Out::Signal { id, target, signal, began, sent } => {
+                self.send_signal(c, id, target, signal, (began, sent));
+            }
+            Out::Point { cpu, index, held_by, key } => {
+                self.uncore.push(key, UncoreItem::Point { cpu, index, held_by });
+            }
+            Out::Shutdown { cpu, at } => {
+                let pc = self.cpu(cpu).state.rip;
+                let what = "an exception could not be delivered (triple fault)".to_owned();
+                self.ask_stop(at, Stop::GuestFault { cpu, pc, what });
+            }
+        }
+    }
+
+    /// A key of the machine's own items. Their order among each other does not depend on the host:
+    /// they are made in an order that the keys of their causes give.
+    fn machine_key(&mut self, time: u64, phase: Phase) -> Key {
+        self.seq += 1;
+        Key { time, phase, tie: 0, source: NodeRef::Machine.rank(), seq: self.seq }
+    }
+
+    /// Stops the run at `at` plus the machine's stop latency, unless it stops earlier.
+    fn ask_stop(&mut self, at: SimTime, stop: Stop) {
+        let time = at + SimTime(self.topology.stop_latency);
+        if self.stop.as_ref().is_none_or(|s| time < s.0) {
+            self.stop = Some((time, stop));
+        }
+    }
+
+    fn send_signal(
+        &mut self,
+        c: usize,
+        id: IpiId,
+        target: Target,
+        signal: Signal,
+        (began, sent): (SimTime, SimTime),
+    ) {
+        match target {
+            Target::ArchId(arch) => {
+                let at = self.arch_ids.binary_search_by_key(&arch, |e| e.0);
+                if let Ok(at) = at {
+                    let to = CpuId(self.arch_ids[at].1);
+                    self.send_to(c, id, to, signal, (began, sent));
+                }
+            }
+            Target::All | Target::AllButSelf | Target::Match(_) => {
+                for cpu in 0..self.places.len() as u32 {
+                    // The sender's own core has served its cpus itself.
+                    if self.places[cpu as usize].0 != c {
+                        self.send_to(c, id, CpuId(cpu), signal, (began, sent));
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_to(
+        &mut self,
+        c: usize,
+        id: IpiId,
+        to: CpuId,
+        signal: Signal,
+        (began, sent): (SimTime, SimTime),
+    ) {
+        let wire = self.topology.ipi_wire(id.from.index(), to.index());
+        let (core, smt) = self.places[to.index()];
+        let key = Key {
+            time: sent.ps() + wire,
+            phase: Phase::Signal,
+            tie: 0,
+            source: self.cores[c].rank(),
+            seq: id.n << 1 | u64::from(self.places[id.from.index()].1 as u32 & 1),
+        };
+        if let Signal::Interrupt { vector, logical, .. } = signal {
+            if logical.is_none() {
+                self.ipi_sent[id.from.index()] += 1;
+            }
+            self.records.push(Record {
+                time: sent,
+                cpu: id.from,
+                event: Event::IpiSent { id, to, vector, began },
+            });
+        }
+        self.deliver(core, key, CoreItem::Signal { smt, signal, id });
+    }
+
+    fn deliver(&mut self, core: usize, key: Key, item: CoreItem) {
+        let node = &mut self.cores[core];
+        node.deliver(key, item);
+        self.next[core] = self.next[core].min(node.next_time().ps());
+    }
+
+    /// Handles the first item of the uncore.
+    fn handle_uncore(&mut self, until: &Until, envelopes: &mut Vec<Envelope>) {
+        let Some((key, item)) = self.uncore.pop() else { return };
+        match item {
+            UncoreItem::Line(e) => {
+                match e.to {
+                    NodeRef::Llc(l) => {
+                        self.llcs[l.index()].handle(&e, &self.paths, self.chance, envelopes);
+                    }
+                    NodeRef::Home(h) => {
+                        self.homes[h.index()].handle(&e, &self.paths, self.chance, envelopes);
+                    }
+                    other => unreachable!("model bug: a line message to {other:?}"),
+                }
+                for e in envelopes.drain(..) {
+                    if let NodeRef::Core(c) = e.to {
+                        let item = CoreItem::Line { line: e.line, msg: e.msg };
+                        let node = &mut self.cores[c.index()];
+                        node.deliver(e.key, item);
+                        let next = node.next_time().ps();
+                        self.next[c.index()] = self.next[c.index()].min(next);
+                    } else {
+                        self.uncore.push(e.key, UncoreItem::Line(e));
+                    }
+                }
+            }
+            UncoreItem::Device { cpu, access } => self.device(cpu, &access, key, until),
+            UncoreItem::RunState { asker, run } => {
+                self.answer(asker, abi_state(run), key.time);
+            }
+            UncoreItem::Point { cpu, index, held_by } => {
+                for free in self.rules.passed(cpu, index, held_by) {
+                    let (core, smt) = self.places[free.index()];
+                    let time = key.time + self.topology.stop_latency;
+                    let key = self.machine_key(time, Phase::Signal);
+                    self.deliver(core, key, CoreItem::Release { smt });
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, cpu: CpuId, value: u64, now: u64) {
+        let (core, smt) = self.places[cpu.index()];
+        let key = self.machine_key(now + self.device_leg(core), Phase::Grant);
+        self.deliver(core, key, CoreItem::DeviceDone { smt, value });
+    }
+
+    /// Leg from a device to a core: a device is as far as the home of node 0.
+    fn device_leg(&self, core: usize) -> u64 {
+        let place = &self.topology.cores[core];
+        place.llc_response + self.topology.latency.home_llc(0, place.llc)
+    }
+
+    fn device(&mut self, cpu: CpuId, access: &DeviceAccess, key: Key, until: &Until) {
+        let mut requests = Vec::new();
+        match self.bus.access(cpu, access, &mut requests) {
+            Answer::Value(value) => self.answer(cpu, value, key.time),
+            Answer::RunStateOf(other) => {
+                let (core, smt) = self.places[other.index()];
+                let query = self.machine_key(key.time + self.device_leg(core), Phase::Signal);
+                self.deliver(core, query, CoreItem::Query { smt, asker: cpu });
+            }
+        }
+        let now = SimTime(key.time);
+        for r in requests {
+            self.serve(cpu, r, now, until);
+        }
+    }
+
+    fn serve(&mut self, cpu: CpuId, request: Request, now: SimTime, until: &Until) {
+        let event = match request {
+            Request::Console(byte) => {
+                self.console.push(byte);
+                if self.console.len() as u64 >= self.options.max_output {
+                    self.ask_stop(now, Stop::OutputLimit);
+                }
+                return;
+            }
+            Request::Exit(code) => return self.ask_stop(now, Stop::Exit { code }),
+            Request::Region { id, begin } => {
+                if until.regions {
+                    self.ask_stop(now, Stop::Region { id, begin, cpu });
+                }
+                if begin { Event::RegionBegin { id } } else { Event::RegionEnd { id } }
+            }
+            Request::Sample { id, value } => Event::Sample { id, value },
+            Request::Lines { address, len, class } => {
+                return self.named_lines.push(NamedLines { address, len, class });
+            }
+            Request::Interrupts(messages) => return self.send_messages(&messages, now),
+            Request::Unknown { addr, write } => Event::UnknownRegister { addr, write },
+        };
+        self.records.push(Record { time: now, cpu, event });
+    }
+
+    /// Interrupts of devices travel as far as the farthest IPI of the sender's package.
+    fn send_messages(&mut self, messages: &[crate::dev::ioapic::Message], now: SimTime) {
+        for m in messages {
+            let target = u32::from(m.destination);
+            let Ok(at) = self.arch_ids.binary_search_by_key(&target, |e| e.0) else { continue };
+            let (core, smt) = self.places[self.arch_ids[at].1 as usize];
+            let signal = Signal::Interrupt { vector: m.vector, level: m.is_level, logical: None };
+            let time = now.ps() + self.topology.ipi_wire.package;
+            let key = self.machine_key(time, Phase::Signal);
+            let id = IpiId { from: CpuId(u32::MAX), n: self.seq };
+            self.deliver(core, key, CoreItem::Signal { smt, signal, id });
+        }
+    }
+
+    /// Ends a run at `end`: every node stands at the same cut.
+    fn finish<O: Observer>(&mut self, end: u64, until: &Until, observer: &mut O) -> Stop {
+        self.now = SimTime(end);
+        for core in &mut self.cores {
+            core.settle(SimTime(end));
+        }
+        self.flush_records(SimTime::NEVER, observer);
+        match self.stop.take() {
+            Some((time, stop)) if time.ps() <= end => stop,
+            other => {
+                self.stop = other;
+                debug_assert_eq!(end, until.time.ps());
+                Stop::TimeLimit
+            }
+        }
+    }
+
+    /// Hands on all records before `t`, in order of time, then cpu.
+    fn flush_records<O: Observer>(&mut self, t: SimTime, observer: &mut O) {
+        // A send is recorded by the router, perhaps before or after what its cpu recorded at the
+        // same time: it goes first.
+        self.records.sort_by_key(|r| (r.time, r.cpu, !matches!(r.event, Event::IpiSent { .. })));
+        let ready = self.records.partition_point(|r| r.time < t);
+        for r in self.records.drain(..ready) {
+            observer.record(&r);
+        }
+    }
+}
