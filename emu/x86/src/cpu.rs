@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use emu_cpu::isa::{Flow, Isa, Received};
-use emu_cpu::port::{Port, Wait};
+use emu_cpu::port::{Note, Port, TimeOrder, Wait};
 use emu_cpu::timing::{Class, OpTiming};
 use emu_cpu::wait::{Signal, WaitReason, WaitRequest, WakeCause};
 use emu_sim::{ApicId, Freq, PhysAddr, SimTime};
@@ -195,6 +195,8 @@ pub struct X86Cpu {
     pub(crate) awaits_startup: bool,
     pub(crate) is_shut_down: bool,
     pub(crate) startup: Option<u8>,
+    /// When the operating system's limit ends the UMWAIT or TPAUSE that waits.
+    pub(crate) os_limit: Option<SimTime>,
     /// A single-step trap is due.
     pub(crate) debug_pending: bool,
     begun: Begun,
@@ -232,6 +234,7 @@ impl X86Cpu {
             awaits_startup: !identity.is_bsp,
             is_shut_down: false,
             startup: None,
+            os_limit: None,
             debug_pending: false,
             begun: Begun::Nothing,
             entry: EntryRequests::default(),
@@ -375,6 +378,7 @@ impl X86Cpu {
             || self.startup.is_some()
             || self.awaits_startup
             || self.is_shut_down
+            || self.os_limit.is_some()
             || self.debug_pending
             || self.shadow != 0
             || matches!(self.begun, Begun::Event(_))
@@ -424,7 +428,8 @@ impl X86Cpu {
         if self.config.starts_in_x2apic {
             // The mode that the contract with the guest says; firmware would set it.
             let base = self.apic.page_address().0 | if self.identity.is_bsp { 1 << 8 } else { 0 };
-            let set = self.apic.msr_write(crate::defs::msr::APIC_BASE, base | 3 << 10, SimTime::ZERO);
+            let set =
+                self.apic.msr_write(crate::defs::msr::APIC_BASE, base | 3 << 10, SimTime::ZERO);
             debug_assert!(set.is_ok() || !self.has(Features::X2APIC));
         }
     }
@@ -504,6 +509,9 @@ impl X86Cpu {
         }
         self.tlb.commit();
         self.end_event(event);
+        if let (Event::Interrupt(vector), Ok(())) = (event, &result) {
+            port.note(Note::InterruptTaken(vector));
+        }
         let Err(Trap::Fault(nested)) = result else { return Ok(Flow::Next) };
         let first = match event {
             Event::Exception(exception) => Some(exception.vector),
@@ -547,10 +555,11 @@ impl X86Cpu {
     /// The slow start of a step: events, waits for start-up, shutdown.
     #[inline(never)]
     fn attend<P: Port>(&mut self, port: &mut P) -> Option<Result<Flow, Wait>> {
-        if self.begun == Begun::Nothing
-            && let Some(event) = self.next_event()
-        {
-            self.begun = Begun::Event(event);
+        if self.begun == Begun::Nothing {
+            self.end_timed_wait(port);
+            if let Some(event) = self.next_event() {
+                self.begun = Begun::Event(event);
+            }
         }
         if let Begun::Event(event) = self.begun {
             return Some(self.run_event(event, port));
@@ -564,13 +573,22 @@ impl X86Cpu {
         None
     }
 
+    /// Sets CF when the operating system's limit has ended UMWAIT or TPAUSE.
+    fn end_timed_wait<P: Port>(&mut self, port: &mut P) {
+        let Some(limit) = self.os_limit.take() else { return };
+        if port.time(TimeOrder::Early) >= limit {
+            self.state.rflags |= rflags::CF;
+        }
+        self.refresh_attention();
+    }
+
     /// The slow end of an instruction: shadows and single steps.
     #[inline(never)]
     fn end_unusual(&mut self, had_tf: bool) {
         self.shadow = self.shadow.saturating_sub(1);
-        // "The processor generates a single-step trap after the instruction that follows" the one
-        // that set TF; and not behind MOV SS.
-        if had_tf && self.shadow == 0 {
+        // A trap follows each instruction that began with TF set, but not MOV SS, nor one that
+        // enters a handler, which clears TF.
+        if had_tf && self.shadow == 0 && self.state.rflags & rflags::TF != 0 {
             self.debug_pending = true;
             self.state.dr[6] |= 1 << 14;
         }
@@ -579,12 +597,7 @@ impl X86Cpu {
 }
 
 fn startup_request() -> WaitRequest {
-    WaitRequest {
-        reason: WaitReason::Startup,
-        state: None,
-        wake_on_masked: false,
-        deadline: None,
-    }
+    WaitRequest { reason: WaitReason::Startup, state: None, wake_on_masked: false, deadline: None }
 }
 
 fn apic_config(config: &CpuConfig, identity: &CpuIdentity) -> LocalApicConfig {
@@ -818,11 +831,7 @@ impl X86Cpu {
 
     /// Enters and executes one instruction; gives its length too.
     #[inline]
-    fn run_instruction<P: Port>(
-        &mut self,
-        unit: &mut CodeCache,
-        port: &mut P,
-    ) -> Exec<(Next, u8)> {
+    fn run_instruction<P: Port>(&mut self, unit: &mut CodeCache, port: &mut P) -> Exec<(Next, u8)> {
         self.locate(unit, port)?;
         let op = self.block.ops[self.cursor];
         port.dispatch(&op.timing);

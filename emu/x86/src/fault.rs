@@ -9,7 +9,7 @@
 //!
 //! Source: [SDM-3] "Interrupt and Exception Handling".
 
-use emu_cpu::port::Port;
+use emu_cpu::port::{Note, Port};
 
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::defs::{rflags, rights, vector};
@@ -277,7 +277,12 @@ impl<P: Port> Ctx<'_, P> {
     }
 
     /// Loads SS for an inner privilege level.
-    pub(crate) fn inner_stack_segment(&mut self, selector: u16, cpl: u8, ext: u32) -> Exec<Segment> {
+    pub(crate) fn inner_stack_segment(
+        &mut self,
+        selector: u16,
+        cpl: u8,
+        ext: u32,
+    ) -> Exec<Segment> {
         let ts: Raise = Exception::ts;
         if selector & 0xfffc == 0 {
             return Err(ts(ext).into());
@@ -352,8 +357,9 @@ impl<P: Port> Ctx<'_, P> {
         state.seg[SegReg::Ss as usize] = stack.ss;
         state.rip = gate.offset;
         state.rflags &= !(rflags::TF | rflags::NT | rflags::VM | rflags::RF);
-        if gate.clears_if {
+        if gate.clears_if && state.rflags & rflags::IF != 0 {
             state.rflags &= !rflags::IF;
+            self.port.note(Note::InterruptFlag(false));
         }
         self.cpu.cpl = new_cpl;
         self.cpu.update_mode();
@@ -386,6 +392,9 @@ impl<P: Port> Ctx<'_, P> {
         cs.selector = selector;
         cs.base = u64::from(selector) << 4;
         state.rip = target & 0xffff;
+        if state.rflags & rflags::IF != 0 {
+            self.port.note(Note::InterruptFlag(false));
+        }
         state.rflags &= !(rflags::IF | rflags::TF | rflags::AC | rflags::RF);
         self.cpu.update_mode();
         Ok(())

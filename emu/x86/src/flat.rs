@@ -113,10 +113,6 @@ impl FlatPort {
 }
 
 impl Port for FlatPort {
-    fn resuming(&self) -> bool {
-        false
-    }
-
     fn note(&mut self, note: Note) {
         self.notes.push(note);
     }
@@ -272,8 +268,6 @@ pub struct FlakyPort {
     random: u64,
     /// A request that waits is served when it is asked again.
     is_waiting: bool,
-    /// The present run is not the first.
-    is_resuming: bool,
     /// Times that something waited, over all instructions.
     pub waits: u64,
 }
@@ -289,7 +283,6 @@ impl FlakyPort {
             walk_start: 0,
             random: seed.wrapping_mul(2).wrapping_add(1),
             is_waiting: false,
-            is_resuming: false,
             waits: 0,
         }
     }
@@ -299,7 +292,6 @@ impl FlakyPort {
     /// # Panics
     /// When a run asks for something else than the run before.
     pub fn run<T>(&mut self, mut step: impl FnMut(&mut Self) -> Result<T, Wait>) -> T {
-        self.is_resuming = false;
         loop {
             self.at = 0;
             match step(self) {
@@ -310,7 +302,6 @@ impl FlakyPort {
                 }
                 Err(Wait) => {
                     assert!(self.is_waiting, "a step waits although no request does");
-                    self.is_resuming = true;
                 }
             }
         }
@@ -327,7 +318,7 @@ impl FlakyPort {
             self.at += 1;
             return Ok(Some(entry.clone()));
         }
-        if !self.is_waiting && self.next_random() % 3 == 0 {
+        if !self.is_waiting && self.next_random().is_multiple_of(3) {
             self.is_waiting = true;
             self.waits += 1;
             return Err(Wait);
@@ -358,10 +349,6 @@ macro_rules! serve {
 }
 
 impl Port for FlakyPort {
-    fn resuming(&self) -> bool {
-        self.is_resuming
-    }
-
     fn note(&mut self, note: Note) {
         self.inner.note(note);
     }

@@ -6,6 +6,7 @@
 
 pub mod apic;
 pub mod code;
+mod control_reg;
 pub mod cpu;
 pub mod ctx;
 pub mod decode;

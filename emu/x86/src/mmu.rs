@@ -15,8 +15,8 @@ use emu_cpu::port::{DeviceAccess, Fence, Port, Space};
 use emu_sim::PhysAddr;
 
 use crate::apic;
-use crate::ctx::{Ctx, Exception, Exec};
 use crate::cpu::X86Cpu;
+use crate::ctx::{Ctx, Exception, Exec};
 use crate::defs::{cr0, cr4, efer, pf, pte};
 use crate::state::SegReg;
 use crate::tlb::{Access, Hit, PageRights, PageSize, Protection, Translation};
@@ -188,13 +188,7 @@ impl<P: Port> Ctx<'_, P> {
     ///
     /// # Errors
     /// #GP, #SS, #PF, `Wait`.
-    pub fn write_wide(
-        &mut self,
-        seg: SegReg,
-        offset: u64,
-        aligned: bool,
-        value: u128,
-    ) -> Exec<()> {
+    pub fn write_wide(&mut self, seg: SegReg, offset: u64, aligned: bool, value: u128) -> Exec<()> {
         let lin = self.linear(seg, offset, 16, true)?;
         if aligned && lin & 15 != 0 {
             return Err(Exception::gp(0).into());
@@ -511,9 +505,8 @@ impl<P: Port> Ctx<'_, P> {
     fn update(&mut self, updates: [Option<(u64, u64, u64)>; 5]) -> Exec<bool> {
         let size = self.cpu.scheme().entry_size;
         for (at, expected, bits) in updates.into_iter().flatten() {
-            let mut change = |old: u128| {
-                (old == u128::from(expected)).then_some(u128::from(expected | bits))
-            };
+            let mut change =
+                |old: u128| (old == u128::from(expected)).then_some(u128::from(expected | bits));
             if self.port.rmw(PhysAddr(at), size, &mut change)? != u128::from(expected) {
                 return Ok(false);
             }
@@ -531,7 +524,8 @@ impl<P: Port> Ctx<'_, P> {
         let mut updates = [None; 5];
         for level in (1..=scheme.levels).rev() {
             let shift = 12 + bits_per_level * (level - 1);
-            let index_mask = if level == 3 && scheme.levels == 3 { 3 } else { (1 << bits_per_level) - 1 };
+            let index_mask =
+                if level == 3 && scheme.levels == 3 { 3 } else { (1 << bits_per_level) - 1 };
             let at = table + (lin >> shift & index_mask) * u64::from(scheme.entry_size);
             let entry = self.port.load(PhysAddr(at), scheme.entry_size)?;
             if entry & pte::P == 0 {
@@ -554,7 +548,13 @@ impl<P: Port> Ctx<'_, P> {
             if is_leaf {
                 rights.is_dirty = access.is_write() || entry & pte::D != 0;
                 rights.is_global = self.cpu.state.cr4 & cr4::PGE != 0 && entry & pte::G != 0;
-                return Ok(self.finish_walk(entry, page_size(scheme, level), rights, updates, access));
+                return Ok(self.finish_walk(
+                    entry,
+                    page_size(scheme, level),
+                    rights,
+                    updates,
+                    access,
+                ));
             }
             table = entry & FRAME_MASK;
         }

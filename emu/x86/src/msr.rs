@@ -136,8 +136,13 @@ impl<P: Port> Ctx<'_, P> {
                 return self.set_tsc_offset(self.cpu.state.tsc_offset.wrapping_add(change));
             }
             msr::EFER => return self.write_efer(value),
-            msr::LSTAR | msr::CSTAR | msr::FS_BASE | msr::GS_BASE | msr::KERNEL_GS_BASE
-            | 0x175 | msr::SYSENTER_EIP
+            msr::LSTAR
+            | msr::CSTAR
+            | msr::FS_BASE
+            | msr::GS_BASE
+            | msr::KERNEL_GS_BASE
+            | 0x175
+            | msr::SYSENTER_EIP
                 if !self.cpu.is_canonical(value) =>
             {
                 return Err(GP.into());

@@ -9,7 +9,7 @@ use emu_cpu::port::Port;
 
 use crate::cpu::X86Cpu;
 use crate::ctx::{Ctx, Exception, Exec};
-use crate::defs::{Vendor, cr0, rights};
+use crate::defs::{Vendor, rights};
 use crate::state::{SegReg, Segment};
 use crate::tlb::Access;
 
@@ -62,7 +62,8 @@ impl Descriptor {
 
     /// Whether DS, ES, FS and GS may hold it.
     pub(crate) const fn is_readable(self) -> bool {
-        self.rights() & rights::S != 0 && self.rights() & (rights::CODE | rights::RW) != rights::CODE
+        self.rights() & rights::S != 0
+            && self.rights() & (rights::CODE | rights::RW) != rights::CODE
     }
 
     pub(crate) const fn is_long(self) -> bool {
@@ -160,12 +161,7 @@ impl<P: Port> Ctx<'_, P> {
     ///
     /// # Errors
     /// `raise` of the selector (with `ext`) when it lies outside its table; #PF, `Wait`.
-    pub(crate) fn descriptor(
-        &mut self,
-        selector: u16,
-        ext: u32,
-        raise: Raise,
-    ) -> Exec<Descriptor> {
+    pub(crate) fn descriptor(&mut self, selector: u16, ext: u32, raise: Raise) -> Exec<Descriptor> {
         let index = u64::from(selector & 0xfff8);
         let state = &self.cpu.state;
         let (base, limit) = if selector & 4 == 0 {
@@ -308,9 +304,4 @@ impl<P: Port> Ctx<'_, P> {
 pub(crate) const fn null_stack(selector: u16) -> Segment {
     let dpl = (selector & 3) << rights::DPL_SHIFT;
     Segment { selector, base: 0, limit: u32::MAX, rights: 0xc013 | dpl }
-}
-
-/// Whether CR0 says protected mode.
-pub(crate) const fn is_protected_cr0(value: u64) -> bool {
-    value & cr0::PE != 0
 }

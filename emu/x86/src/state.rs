@@ -18,6 +18,8 @@ pub mod gpr {
     pub const RSI: usize = 6;
     /// RDI.
     pub const RDI: usize = 7;
+    /// R11, which SYSCALL fills.
+    pub const R11: usize = 11;
 }
 
 /// Segment registers in encoding order.

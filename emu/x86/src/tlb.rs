@@ -513,7 +513,8 @@ mod tests {
     use super::*;
 
     fn page(frame: u64, size: PageSize, is_global: bool) -> Translation {
-        let rights = PageRights { is_writable: true, is_dirty: true, is_global, ..Default::default() };
+        let rights =
+            PageRights { is_writable: true, is_dirty: true, is_global, ..Default::default() };
         Translation::new(frame, size, rights)
     }
 
