@@ -11,7 +11,8 @@ fn every_image_is_built_from_the_sources_beside_it() {
     let sources = hex(&guest_hash(&root).expect("guest sources"));
     for target in GUEST_TARGETS {
         let image = target.image;
-        let elf = std::fs::read(root.join(image)).unwrap_or_else(|error| panic!("{image}: {error}"));
+        let elf =
+            std::fs::read(root.join(image)).unwrap_or_else(|error| panic!("{image}: {error}"));
         assert!(elf.len() <= IMAGE_BYTES_MAX, "{image}: {} bytes", elf.len());
         let (hash, _) = image_note(&elf).unwrap_or_else(|| panic!("{image}: no note of ours"));
         assert_eq!(

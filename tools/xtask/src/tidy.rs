@@ -8,9 +8,10 @@
 //! that every figure of a machine file has a source (the checker of `topology` refuses it).
 //!
 //! Reading order: `tree` (the files), `source` (Rust text without comments and strings), then one
-//! file a subject: `rust`, `imports`, `files`, `citations`.
+//! file a subject: `rust`, `imports`, `files`, `citations`, `fidelity`.
 
 mod citations;
+mod fidelity;
 mod files;
 mod imports;
 mod rust;
@@ -110,6 +111,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     imports::check(tree, &mut found);
     files::check(tree, &mut found);
     citations::check(tree, &mut found);
+    fidelity::check(tree, &mut found);
     let mut findings = found.0;
     findings.sort_by(|a, b| (&a.path, a.line, &a.message).cmp(&(&b.path, b.line, &b.message)));
     findings

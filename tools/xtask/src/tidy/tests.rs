@@ -224,6 +224,27 @@ fn what_is_cited_exists() {
 }
 
 #[test]
+fn rows_of_the_fidelity_table_are_whole() {
+    let page = "| behaviour | machine | status | source | test |\n|---|---|---|---|---|\n\
+                | a | all | spec | [SDM-3] | `a_holds`, `emu/mem/` |\n\
+                | b | all | assumed | ours | none yet |\n\
+                | c | all | sure | | `c_holds` |\n| d |\n";
+    let code = "//! X.\nfn a_holds() {}\n";
+    expect(
+        &[("docs/fidelity.md", page), (MODEL, code)],
+        &[
+            "docs/fidelity.md:5: no source (ARCHITECTURE.md, Files)",
+            "docs/fidelity.md:5: status `sure` is none of spec, measured, assumed \
+             (ARCHITECTURE.md, Files)",
+            "docs/fidelity.md:5: there is no test function, file or folder `c_holds` \
+             (ARCHITECTURE.md, Files)",
+            "docs/fidelity.md:6: a row has five cells: behaviour, machine, status, source, test \
+             (ARCHITECTURE.md, Files)",
+        ],
+    );
+}
+
+#[test]
 fn comments_and_literals_are_blanked() {
     let cases = [
         ("a /* b /* c */ d */ e", "a e"),
