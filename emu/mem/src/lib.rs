@@ -4,6 +4,7 @@ pub mod cache;
 pub mod msg;
 pub mod paths;
 pub mod phys;
+
 pub mod directory;
 pub mod home;
 pub mod llc;

@@ -82,6 +82,10 @@ pub enum LineMsg {
         dirty: bool,
         /// A watch is left: the answerer stays recorded as a sharer.
         watch: bool,
+        /// The answerer sent the grant to `grant_to` itself. False when it had given the line up
+        /// before the snoop came (L3, L7): then the sender of the snoop grants. Cores never
+        /// forward and always say false.
+        forwarded: bool,
     },
     /// Permission.
     Grant(Perm),

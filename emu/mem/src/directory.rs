@@ -1,0 +1,306 @@
+//! What LLC and home directories share: tables of lines, slabs of transactions, sets of nodes, the
+//! sending of envelopes, and the busy lines of a stall report.
+//!
+//! Not here: any rule of the protocol. Tables are indexed by address and slabs by a number that
+//! never leaves the node, so nothing that a result shows depends on a hash or on an allocation
+//! (D4).
+
+use emu_sim::{Chance, Key, LineAddr, LlcId, NodeRef, Phase};
+
+use crate::msg::{Envelope, LineMsg, SnoopKind};
+use crate::paths::Paths;
+
+/// What occupies a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Occupant {
+    /// Reads side by side, whose `Done` or forward is missing.
+    Reads,
+    /// A read served alone.
+    Read,
+    /// A write.
+    Write,
+    /// A flush.
+    Flush,
+    /// A snoop from the home.
+    Snoop,
+}
+
+/// A busy line, for the stall report (P4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusyLine {
+    /// Line.
+    pub line: LineAddr,
+    /// What occupies it.
+    pub txn: Occupant,
+    /// Who asked, unless several did.
+    pub requester: Option<NodeRef>,
+    /// When it arrived, in picoseconds.
+    pub since_ps: u64,
+    /// Nodes whose answer, `Done` or grant is missing.
+    pub waiting_for: Vec<NodeRef>,
+    /// Requests that wait behind it.
+    pub queue: usize,
+}
+
+/// What a request wants of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Want {
+    Read,
+    Write,
+    Flush,
+}
+
+impl Want {
+    pub(crate) const fn occupant(self) -> Occupant {
+        match self {
+            Want::Read => Occupant::Read,
+            Want::Write => Occupant::Write,
+            Want::Flush => Occupant::Flush,
+        }
+    }
+
+    pub(crate) const fn of_write(write: bool) -> Want {
+        if write { Want::Write } else { Want::Read }
+    }
+}
+
+/// The fields of an `Ack`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) kept: bool,
+    pub(crate) dirty: bool,
+    pub(crate) watch: bool,
+    pub(crate) forwarded: bool,
+}
+
+impl Answer {
+    pub(crate) const fn msg(self) -> LineMsg {
+        let Answer { kept, dirty, watch, forwarded } = self;
+        LineMsg::Ack { kept, dirty, watch, forwarded }
+    }
+}
+
+/// A snoop without a direct grant.
+pub(crate) const fn snoop(kind: SnoopKind, grant_to: Option<LlcId>) -> LineMsg {
+    LineMsg::Snoop { kind, grant_to }
+}
+
+/// What one `handle` works with.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: u64,
+    pub(crate) paths: &'a Paths,
+    pub(crate) chance: Chance,
+    pub(crate) out: &'a mut Vec<Envelope>,
+}
+
+/// The sending half of a node: its name and the count of its messages (K1).
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    me: NodeRef,
+    seq: u64,
+}
+
+impl Sender {
+    pub(crate) const fn new(me: NodeRef) -> Self {
+        Sender { me, seq: 0 }
+    }
+
+    /// Sends a message that arrives at `time`.
+    pub(crate) fn send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        time: u64,
+        to: NodeRef,
+        line: LineAddr,
+        msg: LineMsg,
+    ) {
+        let source = self.me.rank();
+        let phase = phase_of(&msg);
+        // K4: equal edges are decided by a hash, else low ids would always win.
+        let tie = if phase == Phase::Request { cx.chance.tie(line.0, time, source) } else { 0 };
+        let key = Key { time, phase, tie, source, seq: self.seq };
+        self.seq += 1;
+        cx.out.push(Envelope { key, to, from: self.me, line, msg });
+    }
+}
+
+/// Phase in which a message is handled (`engine.md` section 2).
+#[must_use]
+pub const fn phase_of(msg: &LineMsg) -> Phase {
+    match msg {
+        LineMsg::Grant(_) | LineMsg::FlushDone => Phase::Grant,
+        LineMsg::Snoop { .. } => Phase::Snoop,
+        LineMsg::Ack { .. } | LineMsg::Done => Phase::Answer,
+        LineMsg::Put { .. } => Phase::Put,
+        LineMsg::Get { .. } | LineMsg::Flush => Phase::Request,
+    }
+}
+
+/// Pages under one entry of the upper level.
+const LEAF_PAGES: usize = 128;
+
+type Leaf<P> = Box<[Option<Box<P>>]>;
+
+/// State by page of lines: two levels, grown by touch, so an idle gigabyte costs 16 KiB.
+#[derive(Clone, Debug)]
+pub(crate) struct PageTable<P> {
+    leaves: Vec<Option<Leaf<P>>>,
+}
+
+impl<P> Default for PageTable<P> {
+    fn default() -> Self {
+        PageTable { leaves: Vec::new() }
+    }
+}
+
+impl<P> PageTable<P> {
+    /// The page of a line, if anything was ever recorded in it.
+    pub(crate) fn get(&self, line: LineAddr) -> Option<&P> {
+        let page = line.page() as usize;
+        self.leaves.get(page / LEAF_PAGES)?.as_ref()?[page % LEAF_PAGES].as_deref()
+    }
+
+    /// The page of a line, made at the first touch.
+    pub(crate) fn get_or_make(&mut self, line: LineAddr, make: impl FnOnce() -> P) -> &mut P {
+        let page = line.page() as usize;
+        let leaf = page / LEAF_PAGES;
+        if leaf >= self.leaves.len() {
+            self.leaves.resize_with(leaf + 1, || None);
+        }
+        let leaf = self.leaves[leaf]
+            .get_or_insert_with(|| (0..LEAF_PAGES).map(|_| None).collect::<Leaf<P>>());
+        leaf[page % LEAF_PAGES].get_or_insert_with(|| Box::new(make()))
+    }
+}
+
+/// No transaction: the value of a line's slab index.
+pub(crate) const IDLE: u32 = u32::MAX;
+
+/// Active transactions: entries are reused, so their queues keep their room.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab<T> {
+    entries: Vec<T>,
+    is_live: Vec<bool>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab { entries: Vec::new(), is_live: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Index of a free entry; the caller sets it up.
+    pub(crate) fn take(&mut self, make: impl FnOnce() -> T) -> u32 {
+        if let Some(i) = self.free.pop() {
+            self.is_live[i as usize] = true;
+            return i;
+        }
+        self.entries.push(make());
+        self.is_live.push(true);
+        (self.entries.len() - 1) as u32
+    }
+
+    pub(crate) fn give_back(&mut self, i: u32) {
+        self.is_live[i as usize] = false;
+        self.free.push(i);
+    }
+
+    pub(crate) fn at(&self, i: u32) -> &T {
+        &self.entries[i as usize]
+    }
+
+    pub(crate) fn at_mut(&mut self, i: u32) -> &mut T {
+        &mut self.entries[i as usize]
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().zip(&self.is_live).filter(|(_, live)| **live).map(|(t, _)| t)
+    }
+}
+
+/// Sets of LLCs, one bit each.
+pub(crate) mod set {
+    pub(crate) fn has(words: &[u64], i: u32) -> bool {
+        words[(i / 64) as usize] >> (i % 64) & 1 == 1
+    }
+
+    pub(crate) fn put(words: &mut [u64], i: u32) {
+        words[(i / 64) as usize] |= 1 << (i % 64);
+    }
+
+    pub(crate) fn take(words: &mut [u64], i: u32) {
+        words[(i / 64) as usize] &= !(1 << (i % 64));
+    }
+
+    pub(crate) fn is_empty(words: &[u64]) -> bool {
+        words.iter().all(|w| *w == 0)
+    }
+
+    /// Whether the set holds a member other than `i`.
+    pub(crate) fn has_other(words: &[u64], i: u32) -> bool {
+        words.iter().enumerate().any(|(n, w)| {
+            let own = if n as u32 == i / 64 { 1 << (i % 64) } else { 0 };
+            w & !own != 0
+        })
+    }
+
+    pub(crate) fn members(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
+        words.iter().enumerate().flat_map(|(n, w)| {
+            let mut rest = *w;
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                Some(n as u32 * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_table_grows_by_touch() {
+        let mut t = PageTable::<[u8; 64]>::default();
+        let far = LineAddr(1 << 30);
+        assert!(t.get(far).is_none());
+        t.get_or_make(far, || [7; 64])[3] = 9;
+        assert_eq!(t.get(LineAddr(far.0 + 3)).map(|p| p[3]), Some(9));
+        assert!(t.get(LineAddr(0)).is_none());
+    }
+
+    #[test]
+    fn sets_cross_words() {
+        let mut s = vec![0; 3];
+        for i in [0, 63, 64, 129] {
+            set::put(&mut s, i);
+        }
+        assert_eq!(set::members(&s).collect::<Vec<_>>(), [0, 63, 64, 129]);
+        set::take(&mut s, 64);
+        assert!(!set::has(&s, 64) && set::has(&s, 129) && set::has_other(&s, 129));
+        for i in [0, 63] {
+            set::take(&mut s, i);
+        }
+        assert!(!set::has_other(&s, 129) && !set::is_empty(&s));
+    }
+
+    #[test]
+    fn a_slab_reuses_entries() {
+        let mut s = Slab::default();
+        let (a, b) = (s.take(|| 'a'), s.take(|| 'b'));
+        s.give_back(a);
+        assert_eq!((s.live(), s.iter().copied().collect::<String>().as_str()), (1, "b"));
+        assert_eq!(s.take(|| 'c'), a);
+        assert_ne!(a, b);
+    }
+}

@@ -1,0 +1,754 @@
+//! Home: the directory slice above the LLCs, with its memory channel.
+//!
+//! One record per line: the owner, whether the owner may write (E, M) or only supplies the data
+//! (O), and the sharers. The record is the authority (L11): single-writer is asserted at each of
+//! its changes. It may name more than there is, since S is dropped silently; never less.
+//!
+//! Requests of a line are served first in, first out. Reads without a writer run side by side and
+//! only their `Done`s are counted (L1); everything else is served alone, until all answers and the
+//! requester's `Done` are in.
+//!
+//! | request | record | served |
+//! |---|---|---|
+//! | read | nobody else, no other read waits | alone: `Grant(Exclusive)` from memory (L2) |
+//! | read | sharers | side by side: `Grant(Read)` from memory |
+//! | read | owner in O | side by side: `Snoop{Share}`, the owner grants directly |
+//! | read | owner in E or M | alone: `Snoop{Share}`, the owner grants directly |
+//! | write | owner in E or M | alone: `Snoop{Inv}`, the owner passes the permission on |
+//! | write | sharers, or owner in O | alone: `Inv` to all, `Grant(Modified)` after all answers |
+//! | flush | any | alone: `Snoop{Flush}` to all recorded, then `FlushDone` |
+//!
+//! **No deadlock** (P2). A busy line waits for: answers of LLCs, which never wait for a request of
+//! their own (L9); memory, which is a fixed time; the grant that an owner sends, which leaves with
+//! its answer; and the requester's `Done`, which leaves when the grant is handled (L1). None of
+//! these waits for another transaction, so each ends in bounded time and the queue moves. The
+//! queue is bounded: an LLC has one request under way per line, so it holds at most one per LLC
+//! (L10). An owner that gave the line up before the snoop came says `forwarded: false`, and the
+//! home grants from memory: its own record and memory suffice.
+//!
+//! Not modelled: capacity of the directory (no back-invalidation), bandwidth of memory, computed
+//! times of the last `Ack` (L12), the time that a write to memory takes.
+
+use std::collections::VecDeque;
+
+use emu_sim::{Chance, HomeId, LineAddr, LlcId, NodeRef};
+
+use crate::directory::{
+    Answer, BusyLine, Cx, IDLE, Occupant, PageTable, Sender, Slab, Want, set, snoop,
+};
+use crate::msg::{Envelope, LineMsg, Perm, SnoopKind};
+use crate::paths::Paths;
+
+const NOBODY: u32 = u32::MAX;
+
+/// What a home counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HomeCounters {
+    /// Requests to read.
+    pub get_s: u64,
+    /// Requests to write.
+    pub get_m: u64,
+    /// Requests to write by an LLC that was recorded as a reader.
+    pub upgrades: u64,
+    /// Requests to flush.
+    pub flushes: u64,
+    /// Snoops of all kinds.
+    pub snoops: u64,
+    /// Invalidations among them.
+    pub invs: u64,
+    /// Grants that an owner LLC sent straight to the requester.
+    pub hand_overs: u64,
+    /// Grants that needed a read of memory.
+    pub memory_reads: u64,
+    /// Write-backs to memory: dirty Puts and dirty answers that left no owner.
+    pub memory_writes: u64,
+    /// Puts that ended an ownership.
+    pub puts: u64,
+    /// Puts from other than the owner or on a busy line (L7).
+    pub puts_ignored: u64,
+    /// Longest queue of a line.
+    pub queue_max: u64,
+    /// Most reads of one line side by side.
+    pub reads_max: u64,
+}
+
+/// Record of one line, for reports and for comparison at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HomeRecord {
+    /// Owner: E, M or O.
+    pub owner: Option<LlcId>,
+    /// Whether the owner may write.
+    pub is_writable: bool,
+    /// Other LLCs that may have a readable copy or an armed watch.
+    pub sharers: Vec<LlcId>,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+struct Line {
+    owner: u32,
+    is_writable: bool,
+    txn: u32,
+}
+
+const UNTOUCHED: Line = Line { owner: NOBODY, is_writable: false, txn: IDLE };
+
+#[derive(Clone, Debug)]
+struct Page {
+    lines: [Line; 64],
+    /// Sharer sets, `words` per line.
+    sharers: Box<[u64]>,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+struct Request {
+    from: u32,
+    want: Want,
+    arrival: u64,
+    /// Served by the slice and looked up.
+    ready: u64,
+}
+
+/// The request that is served alone.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Active {
+    req: Request,
+    /// Before this time no permission leaves the home.
+    data_at: u64,
+    /// The home sends the grant, or has sent it.
+    is_granted: bool,
+    is_done: bool,
+}
+
+/// A read that waits for the owner in O to answer.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Forward {
+    owner: u32,
+    to: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Txn {
+    line: LineAddr,
+    active: Option<Active>,
+    /// LLCs whose answer to the active request is missing.
+    acks: Box<[u64]>,
+    /// LLCs whose `Done` for a read side by side is missing.
+    reads: Box<[u64]>,
+    reads_since: u64,
+    /// In the order of the snoops, which is that of the answers (L8).
+    forwards: VecDeque<Forward>,
+    queue: VecDeque<Request>,
+}
+
+impl Txn {
+    /// No read side by side is under way: a write may start (L1).
+    fn is_quiet(&self) -> bool {
+        set::is_empty(&self.reads) && self.forwards.is_empty()
+    }
+}
+
+/// A home.
+#[derive(Clone, Debug)]
+pub struct Home {
+    id: HomeId,
+    sender: Sender,
+    words: usize,
+    llcs: usize,
+    pages: PageTable<Page>,
+    txns: Slab<Txn>,
+    free_at: u64,
+    counters: HomeCounters,
+}
+
+impl Home {
+    /// A home of a machine with these paths; all lines are in memory only.
+    #[must_use]
+    pub fn new(id: HomeId, paths: &Paths) -> Self {
+        let llcs = paths.cores_of_llc.len();
+        Home {
+            id,
+            sender: Sender::new(NodeRef::Home(id)),
+            words: llcs.div_ceil(64).max(1),
+            llcs,
+            pages: PageTable::default(),
+            txns: Slab::default(),
+            free_at: 0,
+            counters: HomeCounters::default(),
+        }
+    }
+
+    /// Handles one message; what it causes is appended to `out`.
+    pub fn handle(&mut self, e: &Envelope, paths: &Paths, chance: Chance, out: &mut Vec<Envelope>) {
+        let NodeRef::Llc(LlcId(from)) = e.from else {
+            panic!("{} got {:?} from {:?}", self.id, e.msg, e.from)
+        };
+        let mut cx = Cx { now: e.key.time, paths, chance, out };
+        match e.msg {
+            LineMsg::Get { write } => self.request(&mut cx, from, e.line, Want::of_write(write)),
+            LineMsg::Flush => self.request(&mut cx, from, e.line, Want::Flush),
+            LineMsg::Put { dirty, watch } => self.put(from, e.line, dirty, watch),
+            LineMsg::Ack { kept, dirty, watch, forwarded } => {
+                self.ack(&mut cx, from, e.line, Answer { kept, dirty, watch, forwarded });
+            }
+            LineMsg::Done => self.done(&mut cx, from, e.line),
+            LineMsg::Grant(_) | LineMsg::Snoop { .. } | LineMsg::FlushDone => {
+                panic!("{} got {:?} from llc{from}", self.id, e.msg)
+            }
+        }
+    }
+
+    /// Whether no transaction is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.txns.live() == 0
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn counters(&self) -> &HomeCounters {
+        &self.counters
+    }
+
+    /// Lines with a transaction under way, by address.
+    #[must_use]
+    pub fn busy_lines(&self) -> Vec<BusyLine> {
+        let llc = |i| NodeRef::Llc(LlcId(i));
+        let report = |t: &Txn| {
+            let (txn, requester, since_ps) = match t.active {
+                Some(a) => (a.req.want.occupant(), Some(llc(a.req.from)), a.req.arrival),
+                None => (Occupant::Reads, None, t.reads_since),
+            };
+            let mut waiting_for: Vec<u32> = set::members(&t.acks).collect();
+            waiting_for.extend(set::members(&t.reads));
+            waiting_for.extend(t.forwards.iter().map(|f| f.owner));
+            waiting_for.extend(t.active.filter(|a| !a.is_done).map(|a| a.req.from));
+            waiting_for.sort_unstable();
+            waiting_for.dedup();
+            let waiting_for = waiting_for.into_iter().map(llc).collect();
+            BusyLine { line: t.line, txn, requester, since_ps, waiting_for, queue: t.queue.len() }
+        };
+        let mut lines: Vec<BusyLine> = self.txns.iter().map(report).collect();
+        lines.sort_by_key(|b| b.line);
+        lines
+    }
+
+    /// The record of a line.
+    #[must_use]
+    pub fn record(&self, line: LineAddr) -> HomeRecord {
+        let Some(page) = self.pages.get(line) else { return HomeRecord::default() };
+        let i = line.index_in_page();
+        let l = page.lines[i];
+        HomeRecord {
+            owner: (l.owner != NOBODY).then_some(LlcId(l.owner)),
+            is_writable: l.is_writable,
+            sharers: set::members(&page.sharers[i * self.words..][..self.words])
+                .map(LlcId)
+                .collect(),
+        }
+    }
+
+    // Requests
+
+    fn request(&mut self, cx: &mut Cx<'_>, from: u32, line: LineAddr, want: Want) {
+        match want {
+            Want::Read => self.counters.get_s += 1,
+            Want::Write => self.counters.get_m += 1,
+            Want::Flush => self.counters.flushes += 1,
+        }
+        let start = cx.now.max(self.free_at);
+        self.free_at = start + cx.paths.home_service;
+        let ready = start + cx.paths.home_lookup;
+        let t = self.txn_of(line);
+        let queue = &mut self.txns.at_mut(t).queue;
+        queue.push_back(Request { from, want, arrival: cx.now, ready });
+        let waiting = queue.len();
+        assert!(waiting <= self.llcs, "{} line {line}: {waiting} requests wait", self.id);
+        self.counters.queue_max = self.counters.queue_max.max(waiting as u64);
+        self.advance(cx, t);
+    }
+
+    /// Starts what may start, in order, and frees the transaction when nothing is left.
+    fn advance(&mut self, cx: &mut Cx<'_>, t: u32) {
+        while self.txns.at(t).active.is_none() {
+            let Some(req) = self.txns.at(t).queue.front().copied() else { break };
+            let beside = req.want == Want::Read
+                && !self.line(self.txns.at(t).line).is_writable
+                && !self.may_be_exclusive(t, req.from, 1);
+            if !beside && !self.txns.at(t).is_quiet() {
+                break;
+            }
+            self.txns.at_mut(t).queue.pop_front();
+            if beside {
+                self.start_beside(cx, t, req);
+            } else {
+                self.start_alone(cx, t, req);
+            }
+        }
+        let txn = self.txns.at(t);
+        if txn.active.is_none() && txn.queue.is_empty() && txn.is_quiet() {
+            let line = txn.line;
+            self.line_mut(line).0.txn = IDLE;
+            self.txns.give_back(t);
+        }
+    }
+
+    /// E is granted only without another copy, a read under way, or a read that waits (L2).
+    fn may_be_exclusive(&self, t: u32, from: u32, skip: usize) -> bool {
+        let txn = self.txns.at(t);
+        let (l, sharers) = self.line_and_sharers(txn.line);
+        l.owner == NOBODY
+            && !set::has_other(sharers, from)
+            && txn.is_quiet()
+            && !txn.queue.iter().skip(skip).any(|r| r.want == Want::Read)
+    }
+
+    fn start_beside(&mut self, cx: &mut Cx<'_>, t: u32, req: Request) {
+        let base = cx.now.max(req.ready);
+        let txn = self.txns.at_mut(t);
+        let line = txn.line;
+        assert!(!set::has(&txn.reads, req.from), "llc{} reads {line} twice", req.from);
+        if txn.is_quiet() {
+            txn.reads_since = req.arrival;
+        }
+        set::put(&mut txn.reads, req.from);
+        let reads = txn.reads.iter().map(|w| u64::from(w.count_ones())).sum();
+        self.counters.reads_max = self.counters.reads_max.max(reads);
+        let (l, sharers) = self.line_mut(line);
+        set::put(sharers, req.from);
+        // L7: an owner that asks again has lost the data.
+        if l.owner == req.from {
+            l.owner = NOBODY;
+        }
+        let owner = l.owner;
+        self.check(line);
+        if owner == NOBODY {
+            self.grant_from_memory(cx, base, req.from, line, Perm::Read);
+        } else {
+            self.txns.at_mut(t).forwards.push_back(Forward { owner, to: req.from });
+            self.snoop(cx, base, owner, line, SnoopKind::Share, Some(req.from));
+        }
+    }
+
+    fn start_alone(&mut self, cx: &mut Cx<'_>, t: u32, req: Request) {
+        let base = cx.now.max(req.ready);
+        let active = Active { req, data_at: base, is_granted: false, is_done: false };
+        let txn = self.txns.at_mut(t);
+        txn.active = Some(active);
+        let line = txn.line;
+        let l = *self.line(line);
+        let writer = if l.is_writable { l.owner } else { NOBODY };
+        match req.want {
+            Want::Flush => self.start_flush(cx, t),
+            Want::Read | Want::Write if writer == req.from => {
+                // L7: it has dropped E. The record stays, so nobody else can slip in.
+                self.grant_alone(cx, t, base + cx.paths.memory, true);
+            }
+            Want::Read if writer != NOBODY => {
+                self.await_answer(t, writer);
+                self.snoop(cx, base, writer, line, SnoopKind::Share, Some(req.from));
+            }
+            Want::Read => {
+                let (l, sharers) = self.line_mut(line);
+                (l.owner, l.is_writable) = (req.from, true);
+                set::take(sharers, req.from);
+                self.grant_alone(cx, t, base + cx.paths.memory, true);
+            }
+            Want::Write if writer != NOBODY => {
+                self.await_answer(t, writer);
+                self.snoop(cx, base, writer, line, SnoopKind::Inv, Some(req.from));
+            }
+            Want::Write => self.start_write(cx, t, base, req.from),
+        }
+    }
+
+    /// A write of a line without a writer: every other copy must end first (L2).
+    fn start_write(&mut self, cx: &mut Cx<'_>, t: u32, base: u64, from: u32) {
+        let line = self.txns.at(t).line;
+        let (l, sharers) = self.line_and_sharers(line);
+        let is_upgrade = l.owner == from || set::has(sharers, from);
+        // The data of an owner in O come with its answer.
+        let needs_memory = !is_upgrade && l.owner == NOBODY;
+        self.counters.upgrades += u64::from(is_upgrade);
+        self.counters.memory_reads += u64::from(needs_memory);
+        let data_at = if needs_memory { base + cx.paths.memory } else { base };
+        if let Some(a) = &mut self.txns.at_mut(t).active {
+            a.data_at = data_at;
+        }
+        if !self.snoop_all(cx, t, base, SnoopKind::Inv, Some(from)) {
+            self.grant_write(cx, t);
+        }
+    }
+
+    fn start_flush(&mut self, cx: &mut Cx<'_>, t: u32) {
+        let base = self.active(t).data_at;
+        if !self.snoop_all(cx, t, base, SnoopKind::Flush, None) {
+            self.end_flush(cx, t);
+        }
+    }
+
+    // Answers
+
+    fn ack(&mut self, cx: &mut Cx<'_>, from: u32, line: LineAddr, answer: Answer) {
+        let t = self.busy(line, from, "Ack");
+        let txn = self.txns.at_mut(t);
+        let Some(active) = txn.active else { return self.forward_ack(cx, t, from, answer) };
+        assert!(set::has(&txn.acks, from), "{}: stray Ack of llc{from} for {line}", self.id);
+        set::take(&mut txn.acks, from);
+        let is_last = set::is_empty(&txn.acks);
+        match active.req.want {
+            Want::Read => self.read_acked(cx, t, from, answer),
+            Want::Write => self.write_acked(cx, t, from, answer, is_last),
+            Want::Flush => {
+                let (l, sharers) = self.line_mut(line);
+                if l.owner == from {
+                    (l.owner, l.is_writable) = (NOBODY, false);
+                }
+                set::take(sharers, from);
+                if answer.watch {
+                    set::put(sharers, from);
+                }
+                self.counters.memory_writes += u64::from(answer.dirty);
+                if is_last {
+                    self.end_flush(cx, t);
+                }
+            }
+        }
+        self.check(line);
+        self.end_alone(cx, t);
+    }
+
+    /// The writer has answered a read (L2).
+    fn read_acked(&mut self, cx: &mut Cx<'_>, t: u32, from: u32, answer: Answer) {
+        let req = self.active(t).req;
+        let line = self.txns.at(t).line;
+        let stays_owner =
+            answer.kept && answer.dirty && answer.forwarded && cx.paths.has_owned_state;
+        let (l, sharers) = self.line_mut(line);
+        l.is_writable = false;
+        if !stays_owner {
+            l.owner = NOBODY;
+            if answer.kept || answer.watch {
+                set::put(sharers, from);
+            }
+            self.counters.memory_writes += u64::from(answer.dirty);
+        }
+        if answer.forwarded {
+            self.counters.hand_overs += 1;
+            set::put(self.line_mut(line).1, req.from);
+            self.granted(t);
+            return;
+        }
+        let is_exclusive = self.may_be_exclusive(t, req.from, 0);
+        let (l, sharers) = self.line_mut(line);
+        if is_exclusive {
+            (l.owner, l.is_writable) = (req.from, true);
+            set::take(sharers, req.from);
+        } else {
+            set::put(sharers, req.from);
+        }
+        self.grant_alone(cx, t, cx.now + cx.paths.memory, true);
+    }
+
+    /// A copy has ended for a write.
+    fn write_acked(&mut self, cx: &mut Cx<'_>, t: u32, from: u32, answer: Answer, is_last: bool) {
+        let line = self.txns.at(t).line;
+        let req = self.active(t).req;
+        assert!(!answer.kept, "{}: llc{from} kept {line} after Inv", self.id);
+        let (l, sharers) = self.line_mut(line);
+        set::take(sharers, from);
+        let was_writer = l.owner == from && l.is_writable;
+        if l.owner == from {
+            (l.owner, l.is_writable) = (NOBODY, false);
+        }
+        if answer.forwarded {
+            // L2: the permission travels with the data; this was the only copy.
+            assert!(was_writer && is_last, "{}: llc{from} forwarded {line}", self.id);
+            (l.owner, l.is_writable) = (req.from, true);
+            self.counters.hand_overs += 1;
+            self.granted(t);
+        } else if is_last {
+            if was_writer {
+                self.counters.memory_reads += 1;
+                if let Some(a) = &mut self.txns.at_mut(t).active {
+                    a.data_at = cx.now + cx.paths.memory;
+                }
+            }
+            self.grant_write(cx, t);
+        }
+    }
+
+    /// The owner in O has answered for the oldest read that was forwarded to it.
+    fn forward_ack(&mut self, cx: &mut Cx<'_>, t: u32, from: u32, answer: Answer) {
+        let txn = self.txns.at_mut(t);
+        let line = txn.line;
+        let forward = txn.forwards.pop_front().filter(|f| f.owner == from);
+        let Some(Forward { to, .. }) = forward else {
+            panic!("{}: stray Ack of llc{from} for {line}", self.id)
+        };
+        // An owner of meanwhile may be a new sharer already: its late answer takes nothing away.
+        let (l, sharers) = self.line_mut(line);
+        if l.owner == from && !(answer.kept && answer.dirty && answer.forwarded) {
+            l.owner = NOBODY;
+            if answer.kept || answer.watch {
+                set::put(sharers, from);
+            }
+        }
+        self.check(line);
+        if answer.forwarded {
+            self.counters.hand_overs += 1;
+        } else {
+            self.grant_from_memory(cx, cx.now, to, line, Perm::Read);
+        }
+        self.advance(cx, t);
+    }
+
+    fn done(&mut self, cx: &mut Cx<'_>, from: u32, line: LineAddr) {
+        let t = self.busy(line, from, "Done");
+        let txn = self.txns.at_mut(t);
+        if set::has(&txn.reads, from) {
+            set::take(&mut txn.reads, from);
+            return self.advance(cx, t);
+        }
+        // A forwarded grant may be done before the owner's answer is here.
+        match &mut txn.active {
+            Some(a) if a.req.from == from && !a.is_done && a.req.want != Want::Flush => {
+                a.is_done = true;
+            }
+            _ => panic!("{}: stray Done of llc{from} for {line}", self.id),
+        }
+        self.end_alone(cx, t);
+    }
+
+    /// Puts of the owner on a line that nobody is served alone end the ownership; others change
+    /// nothing, since a snoop that is under way will find the line gone (L7).
+    fn put(&mut self, from: u32, line: LineAddr, dirty: bool, watch: bool) {
+        let l = *self.line(line);
+        let is_busy = l.txn != IDLE && self.txns.at(l.txn).active.is_some();
+        if is_busy || l.owner != from {
+            self.counters.puts_ignored += 1;
+            return;
+        }
+        let (l, sharers) = self.line_mut(line);
+        (l.owner, l.is_writable) = (NOBODY, false);
+        if watch {
+            set::put(sharers, from);
+        }
+        self.counters.puts += 1;
+        self.counters.memory_writes += u64::from(dirty);
+        self.check(line);
+    }
+
+    // Ends
+
+    fn granted(&mut self, t: u32) {
+        if let Some(a) = &mut self.txns.at_mut(t).active {
+            a.is_granted = true;
+        }
+    }
+
+    /// Sends the grant of the request that is served alone: as the record now says.
+    fn grant_alone(&mut self, cx: &mut Cx<'_>, t: u32, at: u64, from_memory: bool) {
+        let Request { from, want, .. } = self.active(t).req;
+        let line = self.txns.at(t).line;
+        let l = self.line(line);
+        let is_owner = l.owner == from && l.is_writable;
+        let perm = match want {
+            Want::Read if !is_owner => Perm::Read,
+            Want::Read => Perm::Exclusive,
+            _ => Perm::Modified,
+        };
+        assert!(perm == Perm::Read || is_owner, "{}: grant of {line} against record", self.id);
+        self.check(line);
+        self.counters.memory_reads += u64::from(from_memory);
+        self.granted(t);
+        let at = at + cx.paths.home_llc[self.id.index()][from as usize];
+        self.sender.send(cx, at, NodeRef::Llc(LlcId(from)), line, LineMsg::Grant(perm));
+    }
+
+    fn grant_from_memory(
+        &mut self,
+        cx: &mut Cx<'_>,
+        base: u64,
+        to: u32,
+        line: LineAddr,
+        perm: Perm,
+    ) {
+        self.counters.memory_reads += 1;
+        let leg = cx.paths.home_llc[self.id.index()][to as usize];
+        let at = base + cx.paths.memory + leg;
+        self.sender.send(cx, at, NodeRef::Llc(LlcId(to)), line, LineMsg::Grant(perm));
+    }
+
+    /// All other copies are gone: the requester becomes the writer.
+    fn grant_write(&mut self, cx: &mut Cx<'_>, t: u32) {
+        let Active { req, data_at, .. } = self.active(t);
+        let line = self.txns.at(t).line;
+        let (l, sharers) = self.line_mut(line);
+        assert!(l.owner == NOBODY || l.owner == req.from, "second owner of {line}");
+        (l.owner, l.is_writable) = (req.from, true);
+        set::take(sharers, req.from);
+        self.grant_alone(cx, t, cx.now.max(data_at), false);
+    }
+
+    fn end_flush(&mut self, cx: &mut Cx<'_>, t: u32) {
+        let Active { req, data_at, .. } = self.active(t);
+        let line = self.txns.at(t).line;
+        assert!(self.line(line).owner == NOBODY, "owner of {line} after flush");
+        let leg = cx.paths.home_llc[self.id.index()][req.from as usize];
+        let at = cx.now.max(data_at) + leg;
+        self.sender.send(cx, at, NodeRef::Llc(LlcId(req.from)), line, LineMsg::FlushDone);
+        // No `Done` follows: the caller goes on with the queue.
+        self.txns.at_mut(t).active = None;
+    }
+
+    /// Ends the request that is served alone, once all answers and its `Done` are in (L1).
+    fn end_alone(&mut self, cx: &mut Cx<'_>, t: u32) {
+        let txn = self.txns.at_mut(t);
+        if let Some(a) = txn.active {
+            if !(a.is_done && set::is_empty(&txn.acks)) {
+                return;
+            }
+            assert!(a.is_granted, "{}: Done without grant of {}", self.id, txn.line);
+            txn.active = None;
+        }
+        self.advance(cx, t);
+    }
+
+    // Snoops
+
+    fn await_answer(&mut self, t: u32, from: u32) {
+        set::put(&mut self.txns.at_mut(t).acks, from);
+    }
+
+    /// Snoops every recorded LLC but one; whether there was any.
+    fn snoop_all(
+        &mut self,
+        cx: &mut Cx<'_>,
+        t: u32,
+        base: u64,
+        kind: SnoopKind,
+        but: Option<u32>,
+    ) -> bool {
+        let line = self.txns.at(t).line;
+        let i = line.index_in_page() * self.words;
+        if let Some(page) = self.pages.get(line) {
+            let acks = &mut self.txns.at_mut(t).acks;
+            acks.copy_from_slice(&page.sharers[i..i + self.words]);
+            let owner = page.lines[line.index_in_page()].owner;
+            if owner != NOBODY {
+                set::put(acks, owner);
+            }
+            if let Some(but) = but {
+                set::take(acks, but);
+            }
+        }
+        let acks = std::mem::take(&mut self.txns.at_mut(t).acks);
+        for to in set::members(&acks) {
+            self.snoop(cx, base, to, line, kind, None);
+        }
+        let has_any = !set::is_empty(&acks);
+        self.txns.at_mut(t).acks = acks;
+        has_any
+    }
+
+    fn snoop(
+        &mut self,
+        cx: &mut Cx<'_>,
+        base: u64,
+        to: u32,
+        line: LineAddr,
+        kind: SnoopKind,
+        grant_to: Option<u32>,
+    ) {
+        self.counters.snoops += 1;
+        self.counters.invs += u64::from(kind == SnoopKind::Inv);
+        let at = base + cx.paths.home_llc[self.id.index()][to as usize];
+        let msg = snoop(kind, grant_to.map(LlcId));
+        self.sender.send(cx, at, NodeRef::Llc(LlcId(to)), line, msg);
+    }
+
+    // Records
+
+    /// L11: one writer, or an owner that supplies the data beside readers, or readers.
+    fn check(&self, line: LineAddr) {
+        let (l, sharers) = self.line_and_sharers(line);
+        let is_sound = if l.owner == NOBODY {
+            !l.is_writable
+        } else if l.is_writable {
+            set::is_empty(sharers)
+        } else {
+            !set::has(sharers, l.owner)
+        };
+        assert!(is_sound, "{} line {line}: {l:?} beside sharers {sharers:x?}", self.id);
+    }
+
+    fn active(&self, t: u32) -> Active {
+        match self.txns.at(t).active {
+            Some(active) => active,
+            None => panic!("{}: no request served alone", self.id),
+        }
+    }
+
+    /// The transaction that a message belongs to.
+    fn busy(&self, line: LineAddr, from: u32, what: &str) -> u32 {
+        let t = self.line(line).txn;
+        assert!(t != IDLE, "{}: stray {what} of llc{from} for {line}", self.id);
+        t
+    }
+
+    /// The transaction of a line, opened when there is none.
+    fn txn_of(&mut self, line: LineAddr) -> u32 {
+        let t = self.line(line).txn;
+        if t != IDLE {
+            return t;
+        }
+        let none = || vec![0; self.words].into_boxed_slice();
+        let t = self.txns.take(|| Txn {
+            line,
+            active: None,
+            acks: none(),
+            reads: none(),
+            reads_since: 0,
+            forwards: VecDeque::new(),
+            queue: VecDeque::new(),
+        });
+        self.txns.at_mut(t).line = line;
+        self.line_mut(line).0.txn = t;
+        t
+    }
+
+    fn line(&self, line: LineAddr) -> &Line {
+        self.pages.get(line).map_or(&UNTOUCHED, |p| &p.lines[line.index_in_page()])
+    }
+
+    fn line_and_sharers(&self, line: LineAddr) -> (&Line, &[u64]) {
+        let i = line.index_in_page();
+        self.pages.get(line).map_or((&UNTOUCHED, &[]), |p| {
+            (&p.lines[i], &p.sharers[i * self.words..][..self.words])
+        })
+    }
+
+    fn line_mut(&mut self, line: LineAddr) -> (&mut Line, &mut [u64]) {
+        let words = self.words;
+        let page = self.pages.get_or_make(line, || Page {
+            lines: [UNTOUCHED; 64],
+            sharers: vec![0; 64 * words].into_boxed_slice(),
+        });
+        let i = line.index_in_page();
+        (&mut page.lines[i], &mut page.sharers[i * words..][..words])
+    }
+}
+
+impl Home {
+    /// Feeds a line's record and transaction to a hasher, times excepted: two homes that agree
+    /// here behave alike when all legs are zero. For explorations of all states.
+    pub fn hash_line(&self, line: LineAddr, h: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        let (l, sharers) = self.line_and_sharers(line);
+        (l.owner, l.is_writable, sharers).hash(h);
+        if l.txn != IDLE {
+            let t = self.txns.at(l.txn);
+            (t.active, &t.acks, &t.reads, &t.forwards, &t.queue).hash(h);
+        }
+    }
+}
