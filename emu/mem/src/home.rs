@@ -274,7 +274,14 @@ impl Home {
             let beside = req.want == Want::Read
                 && !self.line(self.txns.at(t).line).is_writable
                 && !self.may_be_exclusive(t, req.from, 1);
-            if !beside && !self.txns.at(t).is_quiet() {
+            // A reader whose last forward is unanswered waits: at most one forward per LLC.
+            let txn = self.txns.at(t);
+            let must_wait = if beside {
+                txn.forwards.iter().any(|f| f.to == req.from)
+            } else {
+                !txn.is_quiet()
+            };
+            if must_wait {
                 break;
             }
             self.txns.at_mut(t).queue.pop_front();

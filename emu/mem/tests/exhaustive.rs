@@ -11,6 +11,7 @@ mod model;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 
 use emu_mem::directory::phase_of;
 use emu_mem::home::Home;
@@ -27,8 +28,9 @@ const CHANCE: Chance = Chance::new(0);
 #[derive(Clone)]
 struct State {
     cores: Vec<CoreLine>,
-    llcs: Vec<Llc>,
-    home: Home,
+    /// Shared between states until one of them changes.
+    llcs: Vec<Rc<Llc>>,
+    home: Rc<Home>,
     /// Messages under way, by (from, to), oldest first.
     channels: BTreeMap<(NodeRef, NodeRef), Vec<LineMsg>>,
 }
@@ -45,8 +47,10 @@ impl State {
     fn new(paths: &Paths) -> State {
         State {
             cores: vec![CoreLine::default(); paths.llc_of_core.len()],
-            llcs: (0..paths.cores_of_llc.len() as u32).map(|l| Llc::new(LlcId(l), paths)).collect(),
-            home: Home::new(HomeId(0), paths),
+            llcs: (0..paths.cores_of_llc.len() as u32)
+                .map(|l| Rc::new(Llc::new(LlcId(l), paths)))
+                .collect(),
+            home: Rc::new(Home::new(HomeId(0), paths)),
             channels: BTreeMap::new(),
         }
     }
@@ -60,7 +64,7 @@ impl State {
         h.finish()
     }
 
-    fn choices(&self, ops: &[Op], out: &mut Vec<Choice>) {
+    fn choices(&self, ops: &[Op], paths: &Paths, out: &mut Vec<Choice>) {
         for ((from, to), queue) in &self.channels {
             for (i, m) in queue.iter().enumerate() {
                 if queue[..i].iter().all(|earlier| phase_of(earlier) > phase_of(m)) {
@@ -84,7 +88,8 @@ impl State {
                 }
             }
         }
-        out.extend((0..self.llcs.len()).map(Choice::Evict));
+        let has_data = |l: &usize| self.llcs[*l].record(LINE, paths).has_data;
+        out.extend((0..self.llcs.len()).filter(has_data).map(Choice::Evict));
     }
 
     fn apply(&mut self, choice: Choice, paths: &Paths) {
@@ -103,8 +108,11 @@ impl State {
                         let deeds = self.cores[c.index()].handle(msg);
                         self.send(c, deeds, paths);
                     }
-                    NodeRef::Llc(l) => self.llcs[l.index()].handle(&e, paths, CHANCE, &mut out),
-                    _ => self.home.handle(&e, paths, CHANCE, &mut out),
+                    NodeRef::Llc(l) => {
+                        let llc = Rc::make_mut(&mut self.llcs[l.index()]);
+                        llc.handle(&e, paths, CHANCE, &mut out);
+                    }
+                    _ => Rc::make_mut(&mut self.home).handle(&e, paths, CHANCE, &mut out),
                 }
             }
             Choice::Op(c, Op::Evict) => {
@@ -115,7 +123,10 @@ impl State {
                 let deeds = self.cores[c].start(op);
                 self.send(CoreId(c as u32), deeds, paths);
             }
-            Choice::Evict(l) => self.llcs[l].evict(LINE, 0, paths, CHANCE, &mut out),
+            Choice::Evict(l) => {
+                let llc = Rc::make_mut(&mut self.llcs[l]);
+                llc.evict(LINE, 0, paths, CHANCE, &mut out);
+            }
         }
         for e in out {
             self.channels.entry((e.from, e.to)).or_default().push(e.msg);
@@ -132,7 +143,7 @@ impl State {
     fn check(&self) {
         assert_single_writer(LINE, &self.cores);
         if self.channels.is_empty() {
-            let is_idle = self.llcs.iter().all(Llc::is_idle) && self.home.is_idle();
+            let is_idle = self.llcs.iter().all(|l| l.is_idle()) && self.home.is_idle();
             assert!(is_idle && self.cores.iter().all(|c| c.wants.is_none()), "stuck");
         }
     }
@@ -161,7 +172,7 @@ fn explore(shape: (u32, u32), has_owned_state: bool, ways: u32, ops: &[Op]) -> u
     let mut choices = Vec::new();
     while let Some(state) = open.pop() {
         choices.clear();
-        state.choices(ops, &mut choices);
+        state.choices(ops, &paths, &mut choices);
         for choice in &choices {
             let mut next = state.clone();
             next.apply(*choice, &paths);
@@ -176,18 +187,56 @@ fn explore(shape: (u32, u32), has_owned_state: bool, ways: u32, ops: &[Op]) -> u
 
 const ALL: [Op; 6] = [Op::Load, Op::Store, Op::Evict, Op::Flush, Op::Watch, Op::Forget];
 
+/// Explores and expects at least `least` states, so that a change of the test cannot empty it.
+fn check(shape: (u32, u32), has_owned_state: bool, ways: u32, ops: &[Op], least: usize) {
+    let n = explore(shape, has_owned_state, ways, ops);
+    assert!(n >= least, "{shape:?} {ops:?}: only {n} states");
+}
+
 #[test]
 fn two_cores_of_one_llc() {
+    check((1, 2), true, 1, &ALL, 100_000);
+}
+
+#[test]
+fn two_cores_of_one_llc_without_room_for_data() {
+    check((1, 2), false, 0, &[Op::Load, Op::Store, Op::Evict, Op::Flush], 1_000);
+}
+
+#[test]
+fn two_llcs_that_evict() {
     for has_owned_state in [false, true] {
-        let n = explore((1, 2), has_owned_state, 1, &ALL);
-        assert!(n > 1_000, "only {n} states");
+        check((2, 1), has_owned_state, 1, &[Op::Load, Op::Store, Op::Evict], 20_000);
     }
 }
 
 #[test]
-fn two_cores_of_two_llcs() {
-    for has_owned_state in [false, true] {
-        let n = explore((2, 1), has_owned_state, 1, &ALL);
-        assert!(n > 10_000, "only {n} states");
+fn two_llcs_that_flush_and_watch() {
+    check((2, 1), true, 1, &[Op::Load, Op::Store, Op::Flush, Op::Watch], 20_000);
+}
+
+#[test]
+fn two_llcs_that_forget() {
+    check((2, 1), true, 1, &[Op::Load, Op::Store, Op::Forget, Op::Watch], 5_000);
+}
+
+#[test]
+fn two_llcs_without_room_for_data() {
+    check((2, 1), true, 0, &[Op::Load, Op::Store, Op::Evict], 5_000);
+}
+
+#[test]
+fn three_llcs_load_and_store() {
+    check((3, 1), true, 1, &[Op::Load, Op::Store], 20_000);
+}
+
+/// All operations over two LLCs: minutes, so by choice. `EXHAUSTIVE=1` runs it.
+#[test]
+fn two_llcs_with_everything() {
+    if std::env::var_os("EXHAUSTIVE").is_some() {
+        for has_owned_state in [false, true] {
+            check((2, 1), has_owned_state, 1, &ALL, 500_000);
+            check((2, 2), has_owned_state, 1, &[Op::Load, Op::Store], 500_000);
+        }
     }
 }
