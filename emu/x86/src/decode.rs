@@ -6,17 +6,20 @@
 //! targets are kept relative to the instruction), so that one block serves all mappings of a page.
 //!
 //! Reading order: `kind` (what there is to execute), `op` (the compact form), `map` (mnemonics to
-//! kinds), `timing` (registers and class for the scoreboard), then this file.
+//! kinds), `sizes`, `timing` (registers and class for the scoreboard), then this file.
 
 mod kind;
 mod map;
 mod op;
+mod sizes;
 mod timing;
 
 use iced_x86::{
     Code, Decoder, DecoderError, DecoderOptions, Instruction, InstructionInfoFactory, OpKind,
     Register,
 };
+
+use crate::state::SegReg;
 
 pub use kind::{
     BitOp, BmiOp, Cond, CvtOp, DecimalOp, FarOp, FpArith, FpForm, FpStateOp, FpuOp, IntOp, Kind,
@@ -108,7 +111,7 @@ fn lower(instruction: &Instruction, mode: Mode, factory: &mut InstructionInfoFac
         return op;
     }
     operands(instruction, &mut op);
-    map::sizes(instruction, &mut op);
+    sizes::fill(instruction, &mut op);
     op.timing = timing::of(instruction, &op, factory);
     op
 }
@@ -166,7 +169,7 @@ fn operands(instruction: &Instruction, op: &mut Op) {
 /// Fills the memory operand.
 fn memory(instruction: &Instruction, op: &mut Op) {
     let base = instruction.memory_base();
-    op.seg = op::segment(instruction.memory_segment());
+    op.seg = segment(instruction, op.bits);
     op.scale = instruction.memory_index_scale().trailing_zeros() as u8;
     op.disp = instruction.memory_displacement64() as i64;
     op.base = match base {
@@ -182,6 +185,19 @@ fn memory(instruction: &Instruction, op: &mut Op) {
         register => register.number() as u8,
     };
     op.asize = address_size(instruction, op.bits);
+}
+
+/// Segment of the memory operand. In 64-bit code, prefixes for ES, CS, SS and DS are ignored.
+fn segment(instruction: &Instruction, bits: u8) -> SegReg {
+    match op::segment(instruction.memory_segment()) {
+        SegReg::Es | SegReg::Cs | SegReg::Ss | SegReg::Ds if bits == 64 => {
+            match instruction.memory_base() {
+                Register::RSP | Register::RBP | Register::ESP | Register::EBP => SegReg::Ss,
+                _ => SegReg::Ds,
+            }
+        }
+        segment => segment,
+    }
 }
 
 /// Bytes of an address in the memory operand.
@@ -201,7 +217,7 @@ fn address_size(instruction: &Instruction, bits: u8) -> u8 {
 fn string_memory(instruction: &Instruction, kind: OpKind, op: &mut Op) {
     let is_source = !matches!(kind, OpKind::MemoryESDI | OpKind::MemoryESEDI | OpKind::MemoryESRDI);
     if is_source {
-        op.seg = op::segment(instruction.memory_segment());
+        op.seg = segment(instruction, op.bits);
     }
     op.asize = match kind {
         OpKind::MemorySegSI | OpKind::MemoryESDI | OpKind::MemorySegDI => 2,

@@ -1,9 +1,9 @@
 //! Bit tests, scans, counts, byte swap, CRC.
 //!
-//! Undefined flags: BT and kin change only CF; BSF and BSR change only ZF; LZCNT, TZCNT change
-//! only CF and ZF; POPCNT clears the others as defined. A scan of zero leaves the destination, as
-//! all cores do (and the APM says); a 32-bit destination then keeps its upper half. Without BMI1,
-//! TZCNT is BSF, and without LZCNT, LZCNT is BSR: their prefix is ignored.
+//! Undefined flags: BT and kin change only CF; BSF and BSR set PF by the result, LZCNT and TZCNT
+//! none, and all four clear the others, as measured on Intel cores. A scan of zero leaves the
+//! destination, as all cores do (and the APM says); a 32-bit destination then keeps its upper half.
+//! Without BMI1, TZCNT is BSF, and without LZCNT, LZCNT is BSR: their prefix is ignored.
 
 use emu_cpu::port::Port;
 
@@ -11,7 +11,7 @@ use super::{Body, Next, operand, require};
 use crate::ctx::Ctx;
 use crate::decode::{BitOp, Op};
 use crate::defs::Features;
-use crate::flags::{self, ARITH, CF, ZF, sign_extend};
+use crate::flags::{self, ARITH, CF, PF, ZF, sign_extend, szp};
 
 /// Reversed CRC32C polynomial.
 const CRC32C: u32 = 0x82f6_3b78;
@@ -59,10 +59,13 @@ pub(super) fn bsr<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
 fn scan<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, find: impl Fn(u64) -> u32) -> Body {
     let value = operand::get(ctx, op, op.src, op.size)?;
     let state = &mut ctx.cpu.state;
-    state.rflags = flags::set(state.rflags, ZF, value == 0);
-    if value != 0 {
-        operand::set_reg(state, op.dst, op.size, u64::from(find(value)));
+    if value == 0 {
+        state.rflags = flags::merge(state.rflags, ZF | PF);
+        return Ok(Next::Seq);
     }
+    let result = u64::from(find(value));
+    operand::set_reg(state, op.dst, op.size, result);
+    state.rflags = flags::merge(state.rflags, szp(result, op.size) & PF);
     Ok(Next::Seq)
 }
 
@@ -87,8 +90,9 @@ fn count<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, f: impl Fn(u64, u32) -> u32) ->
     let result = f(value, 8 * u32::from(op.size));
     let state = &mut ctx.cpu.state;
     operand::set_reg(state, op.dst, op.size, u64::from(result));
-    state.rflags = flags::set(state.rflags, CF, value == 0);
-    state.rflags = flags::set(state.rflags, ZF, result == 0);
+    let carry = if value == 0 { CF } else { 0 };
+    let zero = if result == 0 { ZF } else { 0 };
+    state.rflags = flags::merge(state.rflags, carry | zero);
     Ok(Next::Seq)
 }
 

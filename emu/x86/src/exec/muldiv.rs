@@ -1,13 +1,14 @@
 //! Multiplication and division.
 //!
-//! Undefined flags: multiplication leaves SF, ZF, AF and PF as they were, division leaves all.
+//! Undefined flags: multiplication sets SF and PF by the lower half and clears ZF and AF, division
+//! leaves all; the former as measured on Intel cores.
 
 use emu_cpu::port::Port;
 
 use super::{Body, Next, fault, operand};
 use crate::ctx::{Ctx, Exception};
 use crate::decode::Op;
-use crate::flags::{self, CF, OF, mask, sign_extend};
+use crate::flags::{self, CF, OF, ZF, mask, sign_extend};
 use crate::state::{State, gpr};
 
 /// RDX:RAX or AX, as one number.
@@ -30,8 +31,9 @@ fn set_accumulator(state: &mut State, size: u8, low: u64, high: u64) {
 }
 
 /// CF and OF say that the result does not fit the lower half.
-fn set_overflow(state: &mut State, overflow: bool) {
-    state.rflags = flags::set(state.rflags, CF | OF, overflow);
+fn set_overflow(state: &mut State, low: u64, size: u8, overflow: bool) {
+    let arith = flags::szp(low & mask(size), size) & !ZF;
+    state.rflags = flags::merge(state.rflags, arith | if overflow { CF | OF } else { 0 });
 }
 
 fn sign_extend_wide(value: u64, size: u8) -> i128 {
@@ -46,7 +48,7 @@ pub(super) fn mul<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     let product = u128::from(state.gpr[gpr::RAX] & mask(size)) * u128::from(b);
     let high = (product >> (8 * size)) as u64;
     set_accumulator(state, size, product as u64, high);
-    set_overflow(state, high != 0);
+    set_overflow(state, product as u64, size, high != 0);
     Ok(Next::Seq)
 }
 
@@ -57,7 +59,8 @@ pub(super) fn imul<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     let state = &mut ctx.cpu.state;
     let product = sign_extend_wide(state.gpr[gpr::RAX], size) * sign_extend_wide(b, size);
     set_accumulator(state, size, product as u64, (product >> (8 * size)) as u64);
-    set_overflow(state, product != sign_extend_wide(product as u64, size));
+    let overflow = product != sign_extend_wide(product as u64, size);
+    set_overflow(state, product as u64, size, overflow);
     Ok(Next::Seq)
 }
 
@@ -70,7 +73,8 @@ pub(super) fn imul_truncated<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     let a = if is_two_operand { operand::reg(state, op.dst, size) } else { op.imm };
     let product = sign_extend_wide(a, size) * sign_extend_wide(b, size);
     operand::set_reg(state, op.dst, size, product as u64);
-    set_overflow(state, product != sign_extend_wide(product as u64, size));
+    let overflow = product != sign_extend_wide(product as u64, size);
+    set_overflow(state, product as u64, size, overflow);
     Ok(Next::Seq)
 }
 

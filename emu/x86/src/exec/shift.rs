@@ -1,18 +1,19 @@
 //! Shifts and rotates.
 //!
-//! Undefined flags: OF for counts other than one is what the last single step would give for
-//! rotates and for SHLD and SHRD by the sign change, as Zen does; AF is cleared by shifts with a
-//! count. A count of zero, after masking, changes no flag but extends a 32-bit destination.
+//! Undefined flags, as measured on Intel cores: OF for counts other than one is what a first single
+//! step gives, but stays in ROL and ROR of a register by an
+//! immediate; AF is cleared by shifts. A count of zero, after masking, changes no flag but
+//! extends a 32-bit destination.
 
 use emu_cpu::port::Port;
 
 use super::{Body, Next, operand};
 use crate::ctx::{Ctx, Exec};
-use crate::decode::Op;
+use crate::decode::{Op, Operand};
 use crate::flags::{self, CF, OF, mask, sign_extend, szp, top_bit};
 
 /// The count, masked: 6 bits for 64-bit operands, 5 for others.
-fn count<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, from: crate::decode::Operand) -> Exec<u32> {
+fn count<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, from: Operand) -> Exec<u32> {
     let count = operand::get(ctx, op, from, 1)? as u32;
     Ok(count & if op.size == 8 { 63 } else { 31 })
 }
@@ -20,6 +21,11 @@ fn count<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, from: crate::decode::Operand) -
 /// Bit `n` of a value, as 0 or 1; 0 beyond bit 63.
 fn bit(value: u64, n: u32) -> u64 {
     value.checked_shr(n).unwrap_or(0) & 1
+}
+
+/// Whether a shift to the left by one changes the sign.
+fn sign_change(value: u64, size: u8) -> u64 {
+    bit(value, top_bit(size)) ^ bit(value, top_bit(size) - 1)
 }
 
 /// CF and OF of their bits.
@@ -54,7 +60,7 @@ pub(super) fn shl<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     shift(ctx, op, n, flags::ARITH, |a, n| {
         let result = (a << n) & mask(size);
         let carry = (top_bit(size) + 1).checked_sub(n).map_or(0, |i| bit(a, i));
-        (result, carry_overflow(carry, carry ^ bit(result, top_bit(size))) | szp(result, size))
+        (result, carry_overflow(carry, sign_change(a, size)) | szp(result, size))
     })
 }
 
@@ -63,9 +69,7 @@ pub(super) fn shr<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     let (size, n) = (op.size, count(ctx, op, op.src)?);
     shift(ctx, op, n, flags::ARITH, |a, n| {
         let result = a >> n;
-        // For one step: the old sign; beyond, the bit next to the sign changed to zero.
-        let overflow = bit(result << 1, top_bit(size)) ^ bit(result, top_bit(size));
-        (result, carry_overflow(bit(a, n - 1), overflow) | szp(result, size))
+        (result, carry_overflow(bit(a, n - 1), bit(a, top_bit(size))) | szp(result, size))
     })
 }
 
@@ -79,14 +83,19 @@ pub(super) fn sar<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     })
 }
 
+/// Flags that ROL and ROR change.
+fn rotate_flags(op: &Op, n: u32) -> u64 {
+    if op.src == Operand::IMM && op.dst.is_gpr() && n != 1 { CF } else { CF | OF }
+}
+
 /// ROL.
 pub(super) fn rol<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     let (size, n) = (op.size, count(ctx, op, op.src)?);
     let bits = top_bit(size) + 1;
-    shift(ctx, op, n, CF | OF, |a, n| {
+    shift(ctx, op, n, rotate_flags(op, n), |a, n| {
         let n = n % bits;
         let result = if n == 0 { a } else { ((a << n) | (a >> (bits - n))) & mask(size) };
-        (result, carry_overflow(result, result ^ bit(result, top_bit(size))))
+        (result, carry_overflow(result, sign_change(a, size)))
     })
 }
 
@@ -94,11 +103,10 @@ pub(super) fn rol<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
 pub(super) fn ror<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     let (size, n) = (op.size, count(ctx, op, op.src)?);
     let bits = top_bit(size) + 1;
-    shift(ctx, op, n, CF | OF, |a, n| {
+    shift(ctx, op, n, rotate_flags(op, n), |a, n| {
         let n = n % bits;
         let result = if n == 0 { a } else { ((a >> n) | (a << (bits - n))) & mask(size) };
-        let (top, second) = (bit(result, top_bit(size)), bit(result, top_bit(size) - 1));
-        (result, carry_overflow(top, top ^ second))
+        (result, carry_overflow(bit(result, top_bit(size)), a ^ bit(a, top_bit(size))))
     })
 }
 
@@ -111,8 +119,7 @@ pub(super) fn rcl<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
         let wide = u128::from(a) | u128::from(carry) << bits;
         let rotated = (wide << n) | (wide >> (bits + 1 - n));
         let result = rotated as u64 & mask(size);
-        let carry = (rotated >> bits) as u64 & 1;
-        (result, carry_overflow(carry, carry ^ bit(result, top_bit(size))))
+        (result, carry_overflow((rotated >> bits) as u64, sign_change(a, size)))
     })
 }
 
@@ -125,7 +132,7 @@ pub(super) fn rcr<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
         let wide = u128::from(a) | u128::from(carry) << bits;
         let rotated = (wide >> n) | (wide << (bits + 1 - n));
         let result = rotated as u64 & mask(size);
-        let overflow = bit(result, top_bit(size)) ^ bit(result, top_bit(size) - 1);
+        let overflow = carry ^ bit(a, top_bit(size));
         (result, carry_overflow((rotated >> bits) as u64, overflow))
     })
 }
@@ -142,8 +149,7 @@ pub(super) fn shld<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
         let wide = (ring << n) | if n > bits { u128::from(a) << (n - bits) } else { 0 };
         let result = (wide >> bits) as u64 & mask(size);
         let carry = if n <= bits { bit(a, bits - n) } else { bit(source, 2 * bits - n) };
-        let overflow = bit(a ^ result, top_bit(size));
-        (result, carry_overflow(carry, overflow) | szp(result, size))
+        (result, carry_overflow(carry, sign_change(a, size)) | szp(result, size))
     })
 }
 
@@ -157,7 +163,6 @@ pub(super) fn shrd<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
         let wide = ring | if bits == 16 { u128::from(a) << (2 * bits) } else { 0 };
         let result = (wide >> n) as u64 & mask(size);
         let carry = (wide >> (n - 1)) as u64;
-        let overflow = bit(a ^ result, top_bit(size));
-        (result, carry_overflow(carry, overflow) | szp(result, size))
+        (result, carry_overflow(carry, source ^ bit(a, top_bit(size))) | szp(result, size))
     })
 }

@@ -170,7 +170,7 @@ fn high16_unsigned(a: u16, b: u16) -> u16 {
 
 /// PMULHRSW: the high part of a product, rounded.
 fn high16_rounded(a: i16, b: i16) -> i16 {
-    (((i32::from(a) * i32::from(b) >> 14) + 1) >> 1) as i16
+    ((((i32::from(a) * i32::from(b)) >> 14) + 1) >> 1) as i16
 }
 
 fn average8(a: u8, b: u8) -> u8 {

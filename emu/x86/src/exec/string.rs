@@ -101,7 +101,7 @@ fn destination<P: Port>(ctx: &Ctx<'_, P>, op: &Op) -> u64 {
 fn chunk<P: Port>(ctx: &Ctx<'_, P>, op: &Op, count: Option<u64>) -> Option<u64> {
     let elements = CHUNK / u64::from(op.size);
     let is_up = ctx.cpu.state.rflags & DF == 0;
-    let is_aligned = destination(ctx, op) % CHUNK == 0;
+    let is_aligned = destination(ctx, op).is_multiple_of(CHUNK);
     (op.bits == 64 && is_up && is_aligned && count? >= elements).then_some(elements)
 }
 
