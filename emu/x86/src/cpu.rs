@@ -6,8 +6,7 @@
 //! and everything it decides from is unchanged, so that it makes the same requests.
 //!
 //! Not modelled: instruction and data breakpoints (DR0 to DR3 hold what is written), SMM, VMX, SVM,
-//! machine checks, performance counters. A jump to an address that is not canonical faults at its
-//! target, as AMD's do.
+//! machine checks, performance counters.
 //!
 //! Reading order: `CpuConfig` (what a machine hands in), `X86Cpu`, `step`, then `enter` (blocks).
 
@@ -513,6 +512,7 @@ impl X86Cpu {
             port.note(Note::InterruptTaken(vector));
         }
         let Err(Trap::Fault(nested)) = result else { return Ok(Flow::Next) };
+        self.note_fault_address(nested);
         let first = match event {
             Event::Exception(exception) => Some(exception.vector),
             _ => None,
@@ -544,10 +544,16 @@ impl X86Cpu {
         self.refresh_attention();
     }
 
-    fn note_exception(&mut self, exception: Exception) {
+    /// Source: [SDM-3] "Interrupt 14 - Page-Fault Exception (#PF)": CR2 is loaded when the fault
+    /// occurs, also when it becomes a double fault.
+    fn note_fault_address(&mut self, exception: Exception) {
         if exception.vector == vector::PF {
             self.state.cr2 = exception.cr2;
         }
+    }
+
+    fn note_exception(&mut self, exception: Exception) {
+        self.note_fault_address(exception);
         self.begun = Begun::Event(Event::Exception(exception));
         self.attention = true;
     }
@@ -559,6 +565,10 @@ impl X86Cpu {
             self.end_timed_wait(port);
             if let Some(event) = self.next_event() {
                 self.begun = Begun::Event(event);
+                // The latch may be empty by now, and a delivery that waits must come back here.
+                self.attention = true;
+                // Also when nothing else is pending: a run again must come here.
+                self.attention = true;
             }
         }
         if let Begun::Event(event) = self.begun {

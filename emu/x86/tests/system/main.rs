@@ -1,0 +1,12 @@
+//! Tests of the system side of a cpu, as tables: paging, descriptors, privileges, delivery, boot,
+//! waits. Each run is made twice, see `world`.
+
+mod boot;
+mod calls;
+mod code;
+mod delivery;
+mod paging;
+mod privilege;
+mod segments;
+mod waits;
+mod world;
