@@ -1,6 +1,7 @@
 //! Runs an ELF image on a machine by the library: `cargo run --example embed -- IMAGE [MACHINE]`.
 
 use emu_machine::{Image, Machine, Options, Until};
+use emu_cpu::isa::Isa;
 use emu_sim::{CpuId, SimTime};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let image = Image::from_elf(&std::fs::read(path)?, None)?;
     let mut machine = Machine::new(&topology, Options::default())?;
     machine.load(&image, &bootargs)?;
-    let until = Until { time: SimTime::from_us(10_000_000), regions: false };
+    let until = Until { time: SimTime::from_us(std::env::var("US").ok().and_then(|v| v.parse().ok()).unwrap_or(10_000_000)), regions: false };
     let begun = std::time::Instant::now();
     let stop = machine.run(&until, &mut ());
     let host = begun.elapsed().as_secs_f64();
@@ -22,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:.2} MIPS, {host:.3} s, {} pages", instructions as f64 / host / 1e6, machine.touched_pages());
     for c in 0..machine.cpus().min(8) {
         let cpu = machine.cpu(CpuId(c as u32));
+        if std::env::var("DBG").is_ok() { println!("{:?} {:x?}", machine.counters(CpuId(c as u32)), cpu.registers()); println!("{:x?}", cpu.apic); }
         println!("cpu{c}: rip {:#x} {:?}", cpu.state.rip, machine.run_state(CpuId(c as u32)));
     }
     Ok(())
