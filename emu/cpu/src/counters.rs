@@ -1,4 +1,4 @@
-//! Machine-kept counters of one cpu (`seams.md` 4).
+//! Machine-kept counters of one cpu (`guest-abi.md` 4).
 
 /// Counts since reset. Times are picoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -401,6 +401,7 @@ impl<I: Isa> Core<I> {
             th.drain_before_next = false;
         }
         th.pending = Pending::None;
+        th.now = th.now.max(time);
         th.log.cursor = 0;
         th.current.start(time);
         let pc = self.isas[j].pc();
@@ -433,7 +434,6 @@ impl<I: Isa> Core<I> {
         if !th.stores.is_empty() {
             th.stores.retired(retire);
         }
-        th.now = th.now.max(cur.d);
         th.log.clear();
         th.begun = false;
         th.point_passed = false;
@@ -495,7 +495,7 @@ impl<I: Isa> Core<I> {
         self.hw.chance = chance;
     }
 
-    /// Delays the next dispatch of cpu `j` by `by`: a start offset (`seams.md` 3). A cpu that
+    /// Delays the next dispatch of cpu `j` by `by`: a start offset (`guest-abi.md` 3). A cpu that
     /// waits is not delayed.
     pub fn delay(&mut self, j: usize, by: SimTime) {
         let cycles = self.hw.config.freq.cycles_in(by);

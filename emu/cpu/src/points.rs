@@ -1,4 +1,4 @@
-//! Watched points of the image: passes, delays and holds (`seams.md` 2).
+//! Watched points of the image: passes, delays and holds (`guest-abi.md` 2).
 //!
 //! The image marks addresses; nothing is executed there. Without a watch the engine does not look.
 

@@ -66,7 +66,7 @@ pub enum Stop {
     OutputLimit,
 }
 
-/// Holds or delays a cpu at a point of the image (`seams.md` 2). A run without rules is
+/// Holds or delays a cpu at a point of the image (`guest-abi.md` 2). A run without rules is
 /// bit-identical to one of an image without points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PointRule {
