@@ -4,7 +4,7 @@
 //! ;! claim = what the file shows            first the rule, then the numbers
 //! ;! shape = 2x2x1                          LLCs x cores per LLC x homes
 //! ;! memory = 70                            any field of `Legs`, in ps; `owned = yes` for O
-//! ;! show = all                             or `performs`: no messages; loads of big machines are left out
+//! ;! show = all                             or `performs`: no messages; no loads of big machines
 //! at 100 core0 load 0x1000                  load store evict flush watch forget
 //! at 0   core1 delay 30                     answers snoops 30 ps late from the start on
 //! at 0   core* load 0x1000                  all cores
