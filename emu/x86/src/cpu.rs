@@ -6,7 +6,7 @@
 //! and everything it decides from is unchanged, so that it makes the same requests.
 //!
 //! Not modelled: instruction and data breakpoints (DR0 to DR3 hold what is written), SMM, VMX, SVM,
-//! machine checks, performance counters.
+//! machine checks, performance counters, TLB misses of blocks that were entered lately.
 //!
 //! Reading order: `CpuConfig` (what a machine hands in), `X86Cpu`, `step`, then `enter` (blocks).
 

@@ -6,7 +6,8 @@
 //! access that waits can run again.
 //!
 //! Not modelled: EOI broadcasts to I/O APICs (level-triggered interrupts end at the local APIC),
-//! logical xAPIC destinations of NMI, INIT and start-up messages (dropped), SMI, ExtInt.
+//! NMI, INIT and start-up messages to logical destinations of several members (dropped), SMI,
+//! ExtInt.
 
 use emu_cpu::isa::Received;
 use emu_cpu::port::{Fence, Port, Target};
@@ -63,10 +64,7 @@ impl<P: Port> Ctx<'_, P> {
     }
 
     fn send(&mut self, ipi: &Ipi, ordered: bool) -> Exec<()> {
-        let logical = match ipi.destination {
-            Destination::Logical(mda) => Some(u64::from(mda)),
-            _ => None,
-        };
+        let logical = logical(ipi.destination);
         let signal = match ipi.delivery {
             Delivery::Fixed | Delivery::LowestPriority => Signal::Interrupt {
                 vector: ipi.vector,
@@ -78,22 +76,41 @@ impl<P: Port> Ctx<'_, P> {
             Delivery::StartUp if logical.is_none() => Signal::Startup(ipi.vector),
             _ => return Ok(()),
         };
-        let target = match ipi.destination {
-            Destination::SelfOnly(id) => Target::ArchId(id.0),
-            Destination::AllIncludingSelf => Target::All,
-            Destination::AllExcludingSelf(_) => Target::AllButSelf,
-            Destination::Physical(id) => Target::ArchId(id),
-            Destination::Logical(mda) => Target::Match(u64::from(mda)),
-            Destination::LogicalX2 { cluster, mask } => {
-                // The logical x2APIC ID is made from the ID, so members have known IDs.
-                for bit in (0..16).filter(|bit| mask >> bit & 1 != 0) {
-                    let id = u32::from(cluster) << 4 | bit;
-                    self.port.signal(Target::ArchId(id), signal, ordered)?;
-                }
-                return Ok(());
+        let target = match (logical, ipi.destination) {
+            (Some(destination), _) => Target::Match(destination),
+            (None, Destination::SelfOnly(id)) => Target::ArchId(id.0),
+            (None, Destination::AllExcludingSelf(_)) => Target::AllButSelf,
+            (None, Destination::Physical(id)) => Target::ArchId(id),
+            (None, Destination::LogicalX2 { cluster, mask }) => {
+                Target::ArchId(u32::from(cluster) << 4 | mask.trailing_zeros())
             }
+            (None, Destination::AllIncludingSelf | Destination::Logical(_)) => Target::All,
         };
         Ok(self.port.signal(target, signal, ordered)?)
+    }
+}
+
+/// Tells a cluster destination from one of eight bits.
+const CLUSTER: u64 = 1 << 32;
+
+/// Number by which receivers decide whether a logical destination means them; `None` where the
+/// sender knows: the logical x2APIC ID is made from the ID, so a single member has a known ID.
+fn logical(destination: Destination) -> Option<u64> {
+    match destination {
+        Destination::Logical(mda) => Some(u64::from(mda)),
+        Destination::LogicalX2 { cluster, mask } if mask.count_ones() != 1 => {
+            Some(CLUSTER | u64::from(cluster) << 16 | u64::from(mask))
+        }
+        _ => None,
+    }
+}
+
+/// The destination behind such a number.
+fn logical_destination(number: u64) -> Destination {
+    if number & CLUSTER == 0 {
+        Destination::Logical(number as u8)
+    } else {
+        Destination::LogicalX2 { cluster: (number >> 16) as u16, mask: number as u16 }
     }
 }
 
@@ -104,7 +121,7 @@ impl X86Cpu {
             Signal::Interrupt { vector, level, logical } => {
                 let trigger = if level { Trigger::Level } else { Trigger::Edge };
                 let destination = match logical {
-                    Some(mda) => Destination::Logical(mda as u8),
+                    Some(number) => logical_destination(number),
                     None => Destination::AllIncludingSelf,
                 };
                 (Delivery::Fixed, vector, trigger, destination)

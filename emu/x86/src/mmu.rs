@@ -214,15 +214,14 @@ impl<P: Port> Ctx<'_, P> {
         }
         let last = u64::from(len) - 1;
         let first_lin = self.linear(seg, offset, 1, true)?;
-        let last_lin = self.linear(seg, self.cpu.wrap_offset(offset, last), 1, true)?;
+        self.linear(seg, self.cpu.wrap_offset(offset, last), 1, true)?;
         let access = self.write_access();
         self.translate_in(seg, first_lin, access)?;
         let mut page = (first_lin & !0xfff).wrapping_add(0x1000);
         while page.wrapping_sub(first_lin) <= last {
-            self.translate_in(seg, page, access)?;
+            self.translate_in(seg, self.cpu.wrap_linear(page), access)?;
             page = page.wrapping_add(0x1000);
         }
-        debug_assert!(last_lin.wrapping_sub(first_lin) <= 0xffff_ffff);
         Ok(())
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Modelled: the table below. MTRRs, microcode revision, machine-check capability and speculation
 //! controls hold or give values and do nothing. An unknown number is #GP(0) and reported once per
-//! address, as an instruction that is not implemented.
+//! address, like an instruction that is not implemented: opcode, then the number.
 //!
 //! Source: [SDM-4] "Architectural MSRs"; [APM-2] "MSR Cross-Reference".
 
 use emu_cpu::port::{Fence, Port};
 
 use crate::apic::LocalApic;
-use crate::ctx::{Ctx, Exception, Exec};
+use crate::ctx::{Ctx, Exception, Exec, Trap};
 use crate::defs::{Features, Vendor, cr0, efer, msr};
 use crate::state::{SegReg, gpr};
 
@@ -107,7 +107,7 @@ impl<P: Port> Ctx<'_, P> {
             msr::AMD_HWCR if is_amd => cpu.msrs.amd_hwcr | 1 << 24,
             _ => match cpu.msrs.mtrr(number) {
                 Some(value) => *value,
-                None => return Err(self.unknown_msr()),
+                None => return Err(self.unknown_msr([0x0f, 0x32])),
             },
         })
     }
@@ -150,7 +150,7 @@ impl<P: Port> Ctx<'_, P> {
             _ => {}
         }
         let known = self.write_plain(number, value)?;
-        if known { Ok(()) } else { Err(self.unknown_msr()) }
+        if known { Ok(()) } else { Err(self.unknown_msr([0x0f, 0x30])) }
     }
 
     /// Registers that only keep a value; whether it is one of them.
@@ -237,10 +237,13 @@ impl<P: Port> Ctx<'_, P> {
         Ok(())
     }
 
+    /// Reports the opcode with the number of the register behind it.
     #[cold]
-    fn unknown_msr(&mut self) -> crate::ctx::Trap {
-        let number = (self.cpu.state.gpr[gpr::RCX] as u32).to_le_bytes();
-        self.port.report_unimplemented(self.cpu.state.rip, &number);
+    fn unknown_msr(&mut self, opcode: [u8; 2]) -> Trap {
+        let number = self.cpu.state.gpr[gpr::RCX] as u32;
+        let [a, b, c, d] = number.to_le_bytes();
+        let [first, second] = opcode;
+        self.port.report_unimplemented(self.cpu.state.rip, &[first, second, a, b, c, d]);
         GP.into()
     }
 }

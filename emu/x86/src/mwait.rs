@@ -12,7 +12,7 @@
 
 use emu_cpu::port::{Port, TimeOrder};
 use emu_cpu::wait::{MonitorState, WaitReason, WaitRequest};
-use emu_sim::{PhysAddr, SimTime};
+use emu_sim::{Freq, PhysAddr, SimTime};
 
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::decode::Op;
@@ -125,9 +125,8 @@ impl<P: Port> Ctx<'_, P> {
         // limit.
         let limit = self.cpu.state.gpr[gpr::RBX] & 0xffff_ffff;
         let deadline = if ecx & TIMED != 0 && limit != 0 {
-            let tsc = self.cpu.config.tsc;
             let now = self.port.time(TimeOrder::Retired);
-            Some(tsc.edge(tsc.count_at(now) + limit))
+            after_cycles(self.cpu.config.tsc, now, limit)
         } else {
             None
         };
@@ -188,16 +187,15 @@ impl<P: Port> Ctx<'_, P> {
             self.port.disarm_monitor();
             return Ok(Next::Seq);
         }
-        let clock = self.cpu.config.tsc;
-        let deadline = clock.edge(clock.count_at(now).saturating_add(end - tsc));
+        let deadline = after_cycles(self.cpu.config.tsc, now, end - tsc);
         let next = self.sleep(WaitRequest {
             reason,
             state: self.cpu.config.idle.umwait[usize::from(!is_c01)],
             wake_on_masked: true,
-            deadline: Some(deadline),
+            deadline,
         });
         if is_os_first && next != Next::Seq {
-            self.cpu.os_limit = Some(deadline);
+            self.cpu.os_limit = deadline;
             self.cpu.refresh_attention();
         }
         Ok(next)
@@ -211,4 +209,11 @@ impl<P: Port> Ctx<'_, P> {
         }
         Ok(())
     }
+}
+
+/// Time `cycles` after `now`; `None` when simulated time does not reach so far.
+fn after_cycles(clock: Freq, now: SimTime, cycles: u64) -> Option<SimTime> {
+    let edge = clock.count_at(now).checked_add(cycles)?;
+    let last = clock.edge_at_or_after(SimTime(SimTime::NEVER.0 - 1));
+    (edge < last).then(|| clock.edge(edge))
 }

@@ -256,3 +256,123 @@ fn addresses_that_are_not_canonical_fault_by_segment() {
         assert_eq!(world.frame::<1>()[0], 0);
     }
 }
+
+/// mov eax,[0x00c00000 + 0x4000]; hlt in 32-bit code, read from physical 0x8000.
+fn world_32(pae: bool, put: impl Fn(&mut World)) -> World {
+    let mut world = World::long(&[0xa1, 0, 0x40, 0xc0, 0, 0xf4]);
+    let state = &mut world.cpu.state;
+    state.efer = if pae { efer::NXE } else { 0 };
+    state.cr4 = if pae { cr4::PAE } else { cr4::PSE };
+    state.cr3 = 0x8_0000;
+    for segment in &mut state.seg {
+        segment.rights = segment.rights & 0xff | 0xc000;
+    }
+    world.port.put(0x8000, &0x1234_5678u32.to_le_bytes());
+    put(&mut world);
+    world.cpu.registers_changed();
+    world
+}
+
+#[test]
+fn two_level_paging_walks_and_has_4_mib_pages() {
+    // PDE 0: 4 MiB identity; PDE 3: a table that maps page 4 to 0x8000, or a 4 MiB page.
+    for (entry, value) in
+        [(0x8_1003u32, 0x1234_5678), (0x0000_0083, 0), (0x0000_0083 | 1 << 13, u64::MAX)]
+    {
+        let mut world = world_32(false, |world| {
+            world.port.put(0x8_0000, &0x83u32.to_le_bytes());
+            world.port.put(0x8_0000 + 12, &entry.to_le_bytes());
+            world.port.put(0x8_1000 + 16, &0x8003u32.to_le_bytes());
+        });
+        // A 4 MiB page shows physical 0x4000: the page table of the long-mode tables.
+        let expected = if value == 0 { 3 | 0x20 } else { value };
+        let _ = world.cpu.state.idtr;
+        world.cpu.state.idtr.limit = 0;
+        let end = world.run();
+        if value == u64::MAX {
+            assert_eq!(end, End::Shutdown, "reserved bit");
+            assert_eq!(world.cpu.state.cr2, 0xc0_4000);
+        } else {
+            assert_eq!(end, End::Halt(CODE + 5), "{entry:#x}");
+            assert_eq!(world.cpu.state.gpr[0] & !0x20, expected & !0x20, "{entry:#x}");
+        }
+        let pde = world.port.get(0x8_0000 + 12, 4) as u32;
+        assert_eq!(pde & 0x20 != 0, value != u64::MAX, "accessed");
+    }
+}
+
+#[test]
+fn pae_paging_walks_three_levels() {
+    let mut world = world_32(true, |world| {
+        world.put(0x8_0000, 0x8_1001);
+        world.put(0x8_1000, 0x83);
+        world.put(0x8_1000 + 8 * 6, 0x8_2003);
+        world.put(0x8_2000 + 8 * 4, 0x8003);
+    });
+    assert_eq!(world.run(), End::Halt(CODE + 5));
+    assert_eq!(world.cpu.state.gpr[0], 0x1234_5678);
+    assert_eq!(world.get(0x8_0000) & 0x20, 0, "PDPT entries have no accessed bit");
+    assert_eq!(world.get(0x8_2000 + 8 * 4) & 0x20, 0x20);
+}
+
+#[test]
+fn five_level_paging_needs_its_feature_and_reaches_bit_56() {
+    let mut config = crate::world::config(emu_x86::defs::Vendor::Intel);
+    config.features |= emu_x86::defs::Features::LA57;
+    let mut world = World::long_with(config, &[0x8b, 0x03, 0xf4]);
+    world.cpu.state.cr4 |= cr4::LA57;
+    world.cpu.state.cr3 = 0x8_0000;
+    world.put(0x8_0000, PML4 | 7);
+    world.put(0x8_0000 + 8 * 255, PML4 | 7);
+    world.cpu.state.gpr[3] = 255 << 48 | 0x8000;
+    world.put(0x8000, 0x1234_5678);
+    world.cpu.registers_changed();
+    assert_eq!(world.run(), End::Halt(CODE + 2));
+    assert_eq!(world.cpu.state.gpr[0], 0x1234_5678);
+}
+
+#[test]
+fn pcids_keep_translations_apart() {
+    // mov al,[PAGE]; mov cr3,rcx; mov al,[PAGE]; hlt, with another table for the second PCID that
+    // does not map the page. rcx bit 63 asks to keep translations.
+    let mut code = READ[..7].to_vec();
+    code.extend([0x0f, 0x22, 0xd9]);
+    code.extend(READ);
+    for (pcid, keep, faults) in [(1u64, false, false), (1, true, false), (2, true, true)] {
+        let mut config = crate::world::config(emu_x86::defs::Vendor::Intel);
+        config.tlb = emu_x86::tlb::TlbSizes::default();
+        let mut world = World::long_with(config, &code);
+        world.cpu.state.cr4 |= cr4::PCIDE;
+        world.cpu.state.cr3 = PML4 | 1;
+        world.cpu.state.gpr[1] = PML4 | pcid | if keep { 1 << 63 } else { 0 };
+        world.cpu.registers_changed();
+        let entry = world.get(PT + 8 * (PAGE >> 12));
+        // Make the page vanish behind the TLB's back.
+        world.step();
+        world.set_page(entry & !1);
+        let end = world.run();
+        let stale = keep && pcid == 1;
+        if stale {
+            assert_eq!(end, End::Halt(CODE + 17), "pcid {pcid} keep {keep}");
+        } else {
+            assert_eq!(end, End::Handler(vector::PF), "pcid {pcid} keep {keep} {faults}");
+        }
+    }
+}
+
+#[test]
+fn global_pages_stay_over_a_load_of_cr3() {
+    let mut code = READ[..7].to_vec();
+    code.extend([0x0f, 0x22, 0xd9]);
+    code.extend(READ);
+    for (global, end) in [(0, End::Handler(vector::PF)), (0x100, End::Halt(CODE + 17))] {
+        let mut config = crate::world::config(emu_x86::defs::Vendor::Intel);
+        config.tlb = emu_x86::tlb::TlbSizes::default();
+        let mut world = World::long_with(config, &code);
+        world.set_page(PAGE | 3 | global);
+        world.cpu.state.gpr[1] = PML4;
+        world.step();
+        world.set_page(0);
+        assert_eq!(world.run(), end);
+    }
+}

@@ -219,6 +219,15 @@ fn tpause_ends_at_its_deadline_or_the_systems() {
 }
 
 #[test]
+fn a_deadline_beyond_time_is_none() {
+    let mut world = World::long(&[0x66, 0x0f, 0xae, 0xf1]);
+    let gpr = &mut world.cpu.state.gpr;
+    (gpr[gpr::RAX], gpr[gpr::RDX]) = (0xffff_ffff, 0xffff_ffff);
+    let Flow::Sleep(request) = world.step() else { panic!("does not wait") };
+    assert_eq!(request.deadline, None);
+}
+
+#[test]
 fn tpause_refuses_reserved_bits_and_users_without_time() {
     let bytes = [0x66, 0x0f, 0xae, 0xf1];
     let mut world = World::long(&bytes);

@@ -223,7 +223,8 @@ impl World {
             Flow::Shutdown => Some(End::Shutdown),
             Flow::Sleep(request) if request.reason == WaitReason::Halt => {
                 let at = self.cpu.linear_pc() - 1;
-                let is_handler = (HANDLERS..HANDLERS + 0x1000).contains(&at) && at % 16 == 0;
+                let is_handler =
+                    (HANDLERS..HANDLERS + 0x1000).contains(&at) && at.is_multiple_of(16);
                 let vector = ((at - HANDLERS.min(at)) / 16) as u8;
                 Some(if is_handler { End::Handler(vector) } else { End::Halt(at) })
             }
