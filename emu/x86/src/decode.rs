@@ -113,7 +113,25 @@ fn lower(instruction: &Instruction, mode: Mode, factory: &mut InstructionInfoFac
     operands(instruction, &mut op);
     sizes::fill(instruction, &mut op);
     op.timing = timing::of(instruction, &op, factory);
+    op.is_register_form = is_register_form(&op);
     op
+}
+
+/// Whether an op is one of those that `exec/fast.rs` executes.
+fn is_register_form(op: &Op) -> bool {
+    let is_listed = match op.kind {
+        Kind::Inc | Kind::Dec => true,
+        Kind::Mov
+        | Kind::Add
+        | Kind::Sub
+        | Kind::And
+        | Kind::Or
+        | Kind::Xor
+        | Kind::Cmp
+        | Kind::Test => op.src.is_low() || op.src == Operand::IMM,
+        _ => false,
+    };
+    is_listed && op.dst.is_low() && op.size >= 4
 }
 
 /// Fills `dst`, `src`, `src2`, the memory operand and the immediate.

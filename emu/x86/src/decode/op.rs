@@ -128,6 +128,8 @@ pub struct Op {
     pub prefix: u8,
     /// Default size of the code around it in bits.
     pub bits: u8,
+    /// Whether `exec/fast.rs` executes it: operands are registers and immediates.
+    pub is_register_form: bool,
     /// First operand.
     pub dst: Operand,
     /// Second operand.
@@ -157,6 +159,7 @@ impl Default for Op {
             len: 1,
             prefix: 0,
             bits: 64,
+            is_register_form: false,
             dst: Operand::NONE,
             src: Operand::NONE,
             src2: Operand::NONE,

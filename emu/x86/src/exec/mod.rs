@@ -6,7 +6,7 @@
 //! Not modelled: flags that the manual calls undefined follow what is noted at each family; MMX
 //! and x87 arithmetic, AVX and later vector extensions raise #UD and are reported once.
 //!
-//! Reading order: `operand` (reading and writing operands), `alu`, `mov`, `stack`, `branch`, then
+//! Reading order: `operand` (reading and writing operands), `fast`, `alu`, `mov`, `stack`, `branch`, then
 //! the others in any order.
 
 mod alu;
@@ -16,6 +16,7 @@ mod bmi;
 mod branch;
 mod control_far;
 mod decimal;
+mod fast;
 mod fpstate;
 mod fpu;
 mod io;
@@ -76,8 +77,18 @@ pub(crate) fn require<P: Port>(ctx: &Ctx<'_, P>, feature: Features) -> Exec<()> 
 ///
 /// # Errors
 /// `Wait` and exceptions; architectural state is then that before the instruction.
-#[inline]
+#[inline(always)]
 pub fn execute<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
+    if op.is_register_form {
+        fast::execute(&mut ctx.cpu.state, op);
+        return Ok(Next::Seq);
+    }
+    execute_common(ctx, op)
+}
+
+/// The first level of the dispatch.
+#[inline(never)]
+fn execute_common<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     match op.kind {
         Kind::Mov => mov::mov(ctx, op),
         Kind::Lea => mov::lea(ctx, op),
