@@ -6,8 +6,8 @@
 //! Not modelled: flags that the manual calls undefined follow what is noted at each family; MMX
 //! and x87 arithmetic, AVX and later vector extensions raise #UD and are reported once.
 //!
-//! Reading order: `operand` (reading and writing operands), `fast`, `alu`, `mov`, `stack`, `branch`, then
-//! the others in any order.
+//! Reading order: `operand` (reading and writing operands), `fast`, `alu`, `mov`, `stack`,
+//! `branch`, then the others in any order.
 
 mod alu;
 mod atomic;
