@@ -6,6 +6,7 @@ mod boot;
 mod calls;
 mod code;
 mod delivery;
+mod fuzz;
 mod paging;
 mod privilege;
 mod segments;
