@@ -15,11 +15,21 @@ pub struct Options {
     pub elide_spins: bool,
     /// Window in picoseconds; `None` is the machine's own. Smaller ones change speed only.
     pub window_ps: Option<u64>,
+    /// Draws window and host order of every round from this seed, within what is legal. Changes
+    /// speed only (`engine.md` D7): for tests.
+    pub shuffle_host: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { cpus: None, seed: 1, max_output: 16 << 20, elide_spins: true, window_ps: None }
+        Options {
+            cpus: None,
+            seed: 1,
+            max_output: 16 << 20,
+            elide_spins: true,
+            window_ps: None,
+            shuffle_host: None,
+        }
     }
 }
 

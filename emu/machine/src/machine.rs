@@ -118,6 +118,8 @@ pub struct Machine {
     /// Records that wait for their time to be complete.
     pub(crate) records: Vec<Record>,
     pub(crate) ipi_sent: Vec<u64>,
+    /// Rounds of a shuffled run.
+    pub(crate) rounds: u64,
 }
 
 impl Machine {
@@ -180,6 +182,7 @@ impl Machine {
             seq: 0,
             records: Vec::new(),
             ipi_sent: vec![0; cpus as usize],
+            rounds: 0,
             topology: Arc::new(topology.clone()),
             options,
         })
@@ -192,8 +195,8 @@ impl Machine {
     pub fn load(&mut self, image: &Image, bootargs: &str) -> Result<(), BuildError> {
         let cpus = self.places.len();
         let blob = fdt::build(&self.topology, cpus, bootargs).map_err(BuildError::Fdt)?;
-        let handover = handover::x86(&self.topology, image.entry, blob)
-            .map_err(BuildError::Handover)?;
+        let handover =
+            handover::x86(&self.topology, image.entry, blob).map_err(BuildError::Handover)?;
         image
             .check_placement(&self.topology.ram(), &handover.reserved)
             .map_err(BuildError::Load)?;

@@ -12,7 +12,7 @@ use emu_cpu::thread::RunState;
 use emu_cpu::wait::Signal;
 use emu_mem::msg::Envelope;
 use emu_observe::{Event, IpiId, Observer, Record};
-use emu_sim::{CpuId, Key, NodeRef, Phase, SimTime};
+use emu_sim::{Chance, CpuId, Key, NodeRef, Phase, SimTime};
 
 use crate::api::{Stop, Until};
 use crate::bus::{Answer, Request, abi_state};
@@ -67,6 +67,10 @@ impl Machine {
             }
             let reach = uncore.saturating_add(b).min(end);
             let limit = reach.min(first.saturating_add(window));
+            if let Some(seed) = self.options.shuffle_host {
+                self.run_shuffled(seed, first, limit);
+                continue;
+            }
             self.run_core(at, reach.min(second.saturating_add(window)));
             if second < limit {
                 for c in 0..self.cores.len() {
@@ -93,6 +97,23 @@ impl Machine {
             }
         }
         (first, at, second)
+    }
+
+    /// One round in a random order, each core to a random legal limit: the core with the first
+    /// item handles it at least, so the run goes on.
+    fn run_shuffled(&mut self, seed: u64, first: u64, limit: u64) {
+        let host = Chance::new(seed);
+        self.rounds += 1;
+        let mut order: Vec<usize> =
+            (0..self.cores.len()).filter(|c| self.next[*c] < limit).collect();
+        order.sort_by_key(|c| host.draw(*c as u32, 0, self.rounds));
+        for c in order {
+            let span = limit - first;
+            let to = first + 1 + host.below(span, c as u32, 1, self.rounds);
+            if self.next[c] < to {
+                self.run_core(c, to.min(limit));
+            }
+        }
     }
 
     fn run_core(&mut self, c: usize, limit: u64) {
