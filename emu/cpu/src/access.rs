@@ -42,14 +42,28 @@ impl Hw {
         self.send_line(t, 0, line, LineMsg::Get { write });
     }
 
-    /// End of a sibling's hold on the line, if it is after `t`.
+    /// When cpu `j` may use the line, if that is after `t` because of its sibling.
     #[inline]
-    pub(crate) fn held_by_sibling(&self, j: usize, line: LineAddr, t: u64) -> Option<u64> {
+    pub(crate) fn sibling_wait(
+        &mut self,
+        j: usize,
+        line: LineAddr,
+        t: u64,
+        write: bool,
+    ) -> Option<u64> {
         if self.holds.is_empty() {
             return None;
         }
-        let mine = |h: &&Hold| h.line == line && h.owner != j && h.sibling_until > t;
-        self.holds.iter().filter(mine).map(|h| h.sibling_until).max()
+        let mut until = None;
+        for h in self.holds.iter_mut().filter(|h| h.line == line && h.sibling_until > t) {
+            if h.owner != j {
+                h.is_wanted = true;
+                until = until.max(Some(h.sibling_until));
+            } else if write && h.is_wanted {
+                until = until.max(Some(h.sibling_until + 1));
+            }
+        }
+        until
     }
 
     /// Begins a hold whose end is fixed now (L4).
@@ -85,7 +99,7 @@ impl Hw {
     pub(crate) fn drain(&mut self, j: usize, t: u64, phys: &Phys) {
         let Some(head) = self.threads[j].stores.head().copied() else { return };
         let line = head.line();
-        if let Some(until) = self.held_by_sibling(j, line, t) {
+        if let Some(until) = self.sibling_wait(j, line, t, true) {
             self.threads[j].stores.last_drain = until.saturating_sub(1);
             return;
         }
@@ -106,7 +120,8 @@ impl Hw {
             let sibling_until = t + self.config.smt_handover;
             if self.threads.iter().enumerate().any(|(i, th)| i != j && th.run == RunState::Running)
             {
-                self.hold(Hold { line, until: t, sibling_until, owner: j }, t);
+                let hold = Hold { line, until: t, sibling_until, owner: j, is_wanted: false };
+                self.hold(hold, t);
             }
         }
         self.wrote(j, line, t);
@@ -198,7 +213,7 @@ impl CorePort<'_> {
             Forward::Partial(n) => return self.wait(Pending::Drained(n)),
         }
         let line = pa.line();
-        if let Some(until) = self.hw.held_by_sibling(self.j, line, t) {
+        if let Some(until) = self.hw.sibling_wait(self.j, line, t, false) {
             return self.wait(Pending::At(until));
         }
         let Some(hit) = self.hw.caches.access(CachePort::Data, line, t) else {
@@ -363,7 +378,7 @@ impl Port for CorePort<'_> {
         self.hw.threads[self.j].spin.is_clean = false;
         let t = self.perform_drained()?;
         let line = pa.line();
-        if let Some(until) = self.hw.held_by_sibling(self.j, line, t) {
+        if let Some(until) = self.hw.sibling_wait(self.j, line, t, true) {
             return self.wait(Pending::At(until));
         }
         let hit = self.hw.caches.access(CachePort::Data, line, t);
@@ -384,7 +399,9 @@ impl Port for CorePort<'_> {
         self.hw.caches.set_modified(line);
         let latency = u64::from(self.hw.config.timing.latency[Class::Rmw as usize]);
         let sibling_until = t + latency + self.hw.config.smt_handover;
-        self.hw.hold(Hold { line, until: t + latency, sibling_until, owner: self.j }, t);
+        let hold =
+            Hold { line, until: t + latency, sibling_until, owner: self.j, is_wanted: false };
+        self.hw.hold(hold, t);
         let cur = &mut self.hw.threads[self.j].current;
         let done = if cur.timing.class == Class::Rmw { t } else { t + latency };
         cur.redirect = cur.redirect.max(t + latency);
@@ -401,6 +418,10 @@ impl Port for CorePort<'_> {
         // Fetch goes with dispatch, not with operands: it never waits for the step limit.
         let t = th.now.max(th.score.next_dispatch());
         let line = pa.line();
+        // Code that this cpu has just written is fetched when it has left the store buffer.
+        if th.stores.writes(line) {
+            return self.wait(Pending::BufferEmpty);
+        }
         let Some(hit) = self.hw.caches.access(CachePort::Fetch, line, t) else {
             if t >= self.hw.step_limit {
                 return self.wait(Pending::At(t));
@@ -439,18 +460,18 @@ impl Port for CorePort<'_> {
     }
 
     fn fence(&mut self, fence: Fence) -> Result<(), Wait> {
-        if self.replay().is_some() {
-            return Ok(());
-        }
+        let is_replay = self.replay().is_some();
         self.hw.threads[self.j].spin.is_clean = false;
-        if fence == Fence::Full {
+        if fence == Fence::Full && !is_replay {
             let t = self.perform_drained()?;
             self.hw.threads[self.j].now = t;
         }
         let th = &mut self.hw.threads[self.j];
         th.current.i = th.current.i.max(th.score.last_retire());
         th.current.serialises = true;
-        th.log.push(0, 0, false);
+        if !is_replay {
+            th.log.push(0, 0, false);
+        }
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl<I: Isa> Core<I> {
         };
         if hw.config.line_keep > 0 && perm.can_write() && hw.threads.iter().any(waits) {
             let until = t + hw.config.line_keep;
-            hw.hold(Hold { line, until, sibling_until: 0, owner: 0 }, t);
+            hw.hold(Hold { line, until, sibling_until: 0, owner: 0, is_wanted: false }, t);
         }
         for j in 0..hw.threads.len() {
             let Some(head) = hw.threads[j].stores.head() else { continue };

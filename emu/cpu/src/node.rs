@@ -131,6 +131,8 @@ pub(crate) struct Hold {
     /// Siblings of `owner` wait until this cycle.
     pub(crate) sibling_until: u64,
     pub(crate) owner: usize,
+    /// A sibling waits: the owner's next write comes after it, or it would never get its turn.
+    pub(crate) is_wanted: bool,
 }
 
 /// All of a core but the architectural state.

@@ -136,6 +136,13 @@ impl StoreBuffer {
         self.forward_slow(pa, size)
     }
 
+    /// Whether a buffered store writes the line.
+    #[inline]
+    #[must_use]
+    pub(crate) fn writes(&self, line: LineAddr) -> bool {
+        !self.entries.is_empty() && self.entries.iter().any(|s| s.line() == line)
+    }
+
     fn forward_slow(&self, pa: PhysAddr, size: u8) -> Forward {
         let (from, to) = (pa.0, pa.0 + u64::from(size));
         for s in self.entries.iter().rev() {

@@ -94,9 +94,4 @@ impl Rules {
         self.held = held;
         free.into_iter().map(|(cpu, _)| cpu).collect()
     }
-
-    /// Cpus held now.
-    pub(crate) fn held(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.held.iter().map(|h| h.0)
-    }
 }
