@@ -110,10 +110,11 @@ pub const SWITCHES: &[Switch] = &[
     cpus("to", "1", "scenario, lostcall: target CPUs"),
     word("state", &["idle", "running"], "idle", "scenario: what the targets do before"),
     number("times", 1, 1_000_000, "1", "scenario: operations of each caller, back to back"),
-    number("settle_us", 1, 100_000, "50", "scenario: time to settle before and after"),
+    number("settle_us", 1, 100_000, "20", "scenario: time to settle before and after"),
     // bench=lostcall
     number("tries", 1, 100_000_000, "10000", "lostcall: calls"),
-    number("spread", 0, 1_000_000, "4096", "lostcall: largest seeded spin before a call, cycles"),
+    number("spread", 0, 1_000_000, "1024", "lostcall: largest seeded spin before a call, cycles"),
+    word("race", ZERO_ONE, "1", "lostcall: 1 asks the target to reschedule before half of the calls"),
     number("bound_us", 1, 1_000_000, "50", "lostcall: a call not served within this is lost"),
 ];
 

@@ -13,8 +13,10 @@ mod scenario;
 use guests_abi::device::region;
 use guests_sched::preempt::Class;
 
+use crate::arch::{self, irq_restore, irq_save};
 use crate::config::{Bench, CpuList};
 use crate::console::{die, kprintln};
+use crate::sched::resched_curr;
 use crate::start::config;
 use crate::{machine, task, testdev, tick};
 
@@ -46,6 +48,22 @@ fn idle() -> u64 {
 
 /// The function that benchmarks call on other CPUs.
 extern "C" fn empty(_: usize) {}
+
+/// Asks a CPU to reschedule, as wakers and balancers do.
+fn resched(target: usize) {
+    let cpu = machine::cpu(target);
+    arch::preempt_disable();
+    let was_on = irq_save!(irqoff_rq);
+    if arch::this_cpu().id() == target {
+        cpu.rq_lock();
+    } else {
+        cpu.rq_lock_remote();
+    }
+    resched_curr(target);
+    cpu.rq_unlock();
+    irq_restore(was_on);
+    arch::preempt_enable();
+}
 
 /// The CPU at a position of a list; ends the run when there is none.
 fn nth_cpu(list: CpuList, at: usize, switch: &str) -> usize {

@@ -144,6 +144,7 @@ pub(crate) struct Config {
     pub(crate) settle_us: u64,
     pub(crate) tries: u64,
     pub(crate) spread: u64,
+    pub(crate) is_race: bool,
     pub(crate) bound_us: u64,
 }
 
@@ -219,6 +220,7 @@ impl Config {
             settle_us: 0,
             tries: 0,
             spread: 0,
+            is_race: true,
             bound_us: 0,
         }
     }
@@ -251,6 +253,7 @@ impl Config {
             "settle_us" => self.settle_us = number,
             "tries" => self.tries = number,
             "spread" => self.spread = number,
+            "race" => self.is_race = is_on,
             "bound_us" => self.bound_us = number,
             _ => self.policy.set(key, value),
         }

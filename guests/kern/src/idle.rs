@@ -8,21 +8,52 @@
 //! - `no_barrier`: POLLING is cleared by a plain load and store, and the queue is peeked at by a
 //!   plain load before it is taken. The load overtakes the store in the store buffer (and the
 //!   store may wipe out a signal set in between), so a caller can see POLLING while the target
-//!   has already seen its queue empty.
+//!   has already seen its queue empty. For the store to stay in the buffer that long, an older
+//!   one has to be slow: the variant first logs the exit to a line that no cache holds. And the
+//!   target has to wake for another reason than a call, whose queue would not be empty: `race=1`.
 //! - `flush_first`: the flush comes before POLLING is cleared. A call between the two is
 //!   neither flushed nor interrupted for.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use guests_sched::call_idle::{self, IdleSchedule};
 use guests_sched::flags::{NEED_RESCHED, NOTIFY_IPI, POLLING};
 
 use crate::arch::{self, irq_disable};
 use crate::config::{Broken, Idle, Policy};
+use crate::link::Link;
 use crate::percpu::Cpu;
 use crate::points::point;
 use crate::task::Task;
-use crate::{sched, smp, tick};
+use crate::{memory, sched, smp, tick};
+
+/// Log of idle exits, for `broken=no_barrier`: each record goes to a fresh line.
+struct ExitLog {
+    words: &'static [AtomicU64],
+    next: AtomicUsize,
+}
+
+static EXIT_LOG: Link<ExitLog> = Link::none();
+
+/// Words of the log, eight to a line; it starts over when it is full.
+const EXIT_LOG_WORDS: usize = 4 << 20;
+
+/// Prepares `broken=no_barrier`; before other CPUs run.
+pub(crate) fn init(policy: &Policy) {
+    if policy.broken == Broken::NoBarrier {
+        let words = memory::alloc_untouched(0, EXIT_LOG_WORDS);
+        EXIT_LOG.set(Some(memory::alloc_value(0, ExitLog { words, next: AtomicUsize::new(0) })));
+    }
+}
+
+impl ExitLog {
+    fn record(&self) {
+        let at = self.next.load(Relaxed);
+        self.next.store((at + 8) % EXIT_LOG_WORDS, Relaxed);
+        self.words[at].store(1, Relaxed);
+    }
+}
 
 /// What a CPU does when boot is over: idles, for ever. Preemption is disabled, interrupts are on.
 pub(crate) fn cpu_startup_entry() -> ! {
@@ -105,6 +136,9 @@ fn leave_polling_broken(idle: &Task, policy: &Policy) {
     let should_flush = call_idle::flushes(policy.call_idle);
     if policy.broken == Broken::FlushFirst && should_flush {
         smp::flush_smp_call_function_queue();
+    }
+    if let Some(log) = EXIT_LOG.get() {
+        log.record();
     }
     point!(idle_clear_polling);
     flags.store(flags.load(Relaxed) & !(POLLING | NOTIFY_IPI), Relaxed);

@@ -95,6 +95,15 @@ pub(crate) fn alloc_value<T: Sync>(node: usize, value: T) -> &'static T {
     }
 }
 
+/// Words of the node that nobody has touched, so that no cache holds them.
+#[expect(unsafe_code, reason = "makes a slice of an address")]
+pub(crate) fn alloc_untouched(node: usize, words: usize) -> &'static [AtomicU64] {
+    let address = alloc(node, words * size_of::<AtomicU64>(), 64);
+    // SAFETY: fresh memory of that size and alignment, never handed out again; RAM holds some
+    // value in every byte, and any value is one of an atomic integer.
+    unsafe { core::slice::from_raw_parts(address as *const AtomicU64, words) }
+}
+
 /// Types for which a run of zero bytes is a valid value.
 #[expect(unsafe_code, reason = "a promise about representation")]
 // SAFETY: implementors promise what the first line says.

@@ -7,12 +7,11 @@ use guests_sched::preempt;
 use crate::config::{Config, Idle};
 use crate::console::{die, kprintln};
 use crate::fdt::Fdt;
-use crate::idle::cpu_startup_entry;
 use crate::link::Link;
 use crate::machine::{CpuFacts, Machine};
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
-use crate::{arch, bench, counters, machine, memory, rq, tick};
+use crate::{arch, bench, counters, idle, machine, memory, rq, tick};
 
 /// CPUs that are up, CPU 0 not counted.
 static SECONDARIES_UP: Line<AtomicU32> = Line(AtomicU32::new(0));
@@ -46,6 +45,7 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     machine.place_areas(size_of::<Cpu>());
     counters::publish();
     rq::declare_lines();
+    idle::init(&config.policy);
 
     let cpu = Cpu::init(machine::area_address(0), 0, config.policy);
     arch::init_cpu(cpu);
@@ -60,7 +60,7 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     point!(boot_done);
     arch::irq_enable();
     bench::start();
-    cpu_startup_entry()
+    idle::cpu_startup_entry()
 }
 
 /// First Rust code of a secondary CPU, on the stack of its idle task.
@@ -71,5 +71,5 @@ extern "C" fn start_secondary(facts: &'static CpuFacts) -> ! {
     cpu.declare_lines();
     SECONDARIES_UP.fetch_add(1, SeqCst);
     arch::irq_enable();
-    cpu_startup_entry()
+    idle::cpu_startup_entry()
 }

@@ -33,14 +33,21 @@ pub(crate) fn exit(code: u64) -> ! {
     }
 }
 
-/// Begins a region of interest.
+/// Begins a region of interest; it has begun on return.
 pub(crate) fn region_begin(id: u64) {
-    write(Register::RegionBegin, id);
+    mark(Register::RegionBegin, id);
 }
 
-/// Ends a region of interest.
+/// Ends a region of interest; it has ended on return.
 pub(crate) fn region_end(id: u64) {
-    write(Register::RegionEnd, id);
+    mark(Register::RegionEnd, id);
+}
+
+/// The write alone may still be on its way when the CPU counts the next event; a read of the
+/// device comes back after it.
+fn mark(register: Register, id: u64) {
+    write(register, id);
+    let _ = read(Register::Id);
 }
 
 /// What a CPU is doing.

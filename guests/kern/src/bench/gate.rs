@@ -1,6 +1,6 @@
 //! Start gate of benchmark threads: all arrive, the last one may act, then all go.
 
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::SeqCst};
 
 use crate::arch;
 
@@ -43,10 +43,5 @@ impl Finish {
     /// Counts this thread; returns whether it is the last of `count`.
     pub(crate) fn arrive(&self, count: usize) -> bool {
         self.0.fetch_add(1, SeqCst) as usize + 1 == count
-    }
-
-    /// How many have finished.
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Relaxed) as usize
     }
 }

@@ -4,12 +4,16 @@
 //! accident. The caller spins 0..=`spread` cycles before each call, which walks the call over
 //! the target's way back to idle; the machine may add seeded delays at the points of both. A
 //! call that is late is counted, and repaired by an extra IPI.
+//!
+//! With `race=1` half of the calls follow close on a `resched_curr` of the target: that makes it
+//! leave its idle loop with an empty queue, just when the call is pushed. A call alone never
+//! meets that, since its own push comes before its signal.
 
 use guests_abi::block::SampleKind;
 use guests_abi::device::region;
 use guests_sched::preempt::Class;
 
-use super::{empty, nth_cpu};
+use super::{empty, nth_cpu, resched};
 use crate::completion::Completion;
 use crate::console::{die, kprintln};
 use crate::link::Link;
@@ -19,6 +23,9 @@ use crate::samples::{Series, SeriesTable};
 use crate::smp::call_single_bounded;
 use crate::start::config;
 use crate::{arch, machine, memory, task, testdev, tick};
+
+/// Largest spin between a reschedule and the call behind it, cycles: some line transfers.
+const RACE_SPREAD: u64 = 512;
 
 /// What control thread and caller share.
 struct Trial {
@@ -63,6 +70,10 @@ extern "C" fn try_loop(_: usize) {
     let mut lost = 0;
     for _ in 0..config.tries {
         arch::spin_cycles(rng.up_to(config.spread));
+        if config.is_race && rng.up_to(1) == 1 {
+            resched(trial.target);
+            arch::spin_cycles(rng.up_to(RACE_SPREAD));
+        }
         point!(op_begin);
         if !call_single_bounded(trial.target, empty, 0, bound_ticks) {
             lost += 1;

@@ -11,15 +11,15 @@
 use guests_abi::device::region;
 use guests_sched::preempt::Class;
 
-use super::gate::{Finish, Gate};
-use super::{empty, nth_cpu};
-use crate::arch::{self, irq_restore, irq_save};
+use super::gate::Gate;
+use super::{empty, nth_cpu, resched};
+use crate::arch;
 use crate::completion::Completion;
 use crate::config::{Config, Idle, Op};
 use crate::console::die;
 use crate::link::Link;
 use crate::points::point;
-use crate::sched::{resched_curr, schedule};
+use crate::sched::schedule;
 use crate::smp::{CallMany, smp_call_function_many, smp_call_function_single};
 use crate::start::config;
 use crate::task::{Task, kthread_run, state};
@@ -29,8 +29,8 @@ use crate::{machine, memory, testdev, tick};
 /// What the callers share.
 struct Scene {
     callers: usize,
-    gate: Gate,
-    finish: Finish,
+    start: Gate,
+    finish: Gate,
     done: Completion,
     /// Sleeping thread of each CPU, for `op=wake`.
     sleepers: &'static [Link<Task>],
@@ -61,8 +61,8 @@ pub(super) fn run() -> u64 {
         0,
         Scene {
             callers,
-            gate: Gate::new(),
-            finish: Finish::new(),
+            start: Gate::new(),
+            finish: Gate::new(),
             done: Completion::new(),
             sleepers,
         },
@@ -100,20 +100,17 @@ extern "C" fn call_thread(arg: usize) {
         operate(config, scene, caller, config.pre);
         testdev::region_begin(region::SCENARIO);
     }
-    scene.gate.pass(scene.callers, || ());
+    scene.start.pass(scene.callers, || ());
     for _ in 0..config.times {
         point!(op_begin);
         operate(config, scene, caller, config.op);
         point!(op_end);
     }
-    scene.finish.arrive(scene.callers);
-    if caller.is_first {
-        while scene.finish.count() < scene.callers {
-            arch::cpu_relax();
-        }
+    // Ending a thread wakes the control thread, so nobody ends before the region does.
+    scene.finish.pass(scene.callers, || {
         settle(config);
         testdev::region_end(region::SCENARIO);
-    }
+    });
     scene.done.complete();
 }
 
@@ -137,22 +134,6 @@ fn operate(config: &Config, scene: &Scene, caller: &Caller, op: Op) {
             }
         }),
     }
-}
-
-/// Asks a CPU to reschedule, as wakers and balancers do.
-fn resched(target: usize) {
-    let cpu = machine::cpu(target);
-    arch::preempt_disable();
-    let was_on = irq_save!(irqoff_rq);
-    if arch::this_cpu().id() == target {
-        cpu.rq_lock();
-    } else {
-        cpu.rq_lock_remote();
-    }
-    resched_curr(target);
-    cpu.rq_unlock();
-    irq_restore(was_on);
-    arch::preempt_enable();
 }
 
 fn is_caller(config: &Config, cpu: usize) -> bool {
