@@ -114,7 +114,7 @@ pub const SWITCHES: &[Switch] = &[
     // bench=lostcall
     number("tries", 1, 100_000_000, "10000", "lostcall: calls"),
     number("spread", 0, 1_000_000, "1024", "lostcall: largest seeded spin before a call, cycles"),
-    word("race", ZERO_ONE, "1", "lostcall: 1 asks the target to reschedule before half of the calls"),
+    word("race", ZERO_ONE, "1", "lostcall: 1 asks the target to reschedule before half the calls"),
     number("bound_us", 1, 1_000_000, "50", "lostcall: a call not served within this is lost"),
 ];
 
