@@ -93,9 +93,8 @@ impl<W: Write> ChromeTrace<W> {
             return;
         }
         for (track, what) in [(CPU_TRACKS, ""), (IRQOFF_TRACKS, " irq off")] {
-            self.emit(&format!(
-                r#""ph":"M","pid":{track},"tid":{n},"name":"thread_name","args":{{"name":"cpu{n}{what}"}}"#
-            ));
+            let args = format!(r#""args":{{"name":"cpu{n}{what}"}}"#);
+            self.emit(&format!(r#""ph":"M","pid":{track},"tid":{n},"name":"thread_name",{args}"#));
         }
     }
 
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_wake_is_slices_and_an_arrow_in_balanced_json() {
-        let points = PointTable::new(vec![(0, "odd\"name\n".to_owned())]);
+        let points = PointTable::new(vec!["odd\"name\n".to_owned()], Vec::new());
         let wanted = Wanted { wakes: true, ..Wanted::default() };
         let mut trace = ChromeTrace::new(Vec::new(), points, wanted);
         let id = IpiId { from: CpuId(0), n: 1 };

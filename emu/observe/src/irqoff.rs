@@ -29,7 +29,7 @@ struct Section {
 pub struct IrqOff {
     points: PointTable,
     open: Vec<Option<Section>>,
-    /// Lengths in ps by index of a point with the opener's name.
+    /// Lengths in ps by index of the opener.
     lengths: BTreeMap<Option<u32>, Vec<u64>>,
 }
 
@@ -43,13 +43,13 @@ impl IrqOff {
     /// Order statistics by opener, sorted by name.
     #[must_use]
     pub fn summary(&self) -> Vec<(String, Spread)> {
-        let mut by_name: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-        for (opener, lengths) in &self.lengths {
-            let name = opener.map_or(NO_OPENER, |index| self.points.name(index));
-            by_name.entry(name).or_default().extend(lengths);
-        }
-        let rows = by_name.into_iter();
-        rows.filter_map(|(name, mut all)| Some((name.to_owned(), Spread::of(&mut all)?))).collect()
+        let name = |opener: &Option<u32>| opener.map_or(NO_OPENER, |n| self.points.name(n));
+        let row = |(opener, lengths): (&Option<u32>, &Vec<u64>)| {
+            Some((name(opener).to_owned(), Spread::of(&mut lengths.clone())?))
+        };
+        let mut rows: Vec<(String, Spread)> = self.lengths.iter().filter_map(row).collect();
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+        rows
     }
 
     /// Order statistics of the sections that this point opened.
@@ -66,13 +66,7 @@ impl IrqOff {
     }
 
     fn opener_at(&self, pc: u64) -> Option<u32> {
-        let entries = self.points.entries();
-        let is_opener = |entry: &(u64, String)| entry.0 == pc && is_opener_name(&entry.1);
-        self.points
-            .at(pc)
-            .any(is_opener_name)
-            .then(|| entries.iter().position(is_opener))?
-            .and_then(|index| u32::try_from(index).ok())
+        self.points.at(pc).find(|&index| is_opener_name(self.points.name(index)))
     }
 
     fn slot(&mut self, cpu: CpuId) -> &mut Option<Section> {
@@ -121,11 +115,9 @@ mod tests {
 
     #[test]
     fn a_section_belongs_to_the_point_on_its_first_instruction_or_to_the_first_inside() {
-        let points = PointTable::new(vec![
-            (0x10, "irqoff_schedule_idle".to_owned()),
-            (0x20, "irqoff_timer_entry".to_owned()),
-            (0x20, "other".to_owned()),
-        ]);
+        let names = ["irqoff_schedule_idle", "irqoff_timer_entry", "other"];
+        let places = vec![(0x10, 0), (0x20, 1), (0x20, 2)];
+        let points = PointTable::new(names.map(str::to_owned).to_vec(), places);
         let mut sections = IrqOff::new(points);
         let mut at = |ns, event| {
             sections.record(&Record { time: SimTime::from_ns(ns), cpu: CpuId(3), event });

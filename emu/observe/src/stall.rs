@@ -16,8 +16,8 @@ pub enum Waiting {
     Hlt,
     /// In MWAIT for a store to this line or an interrupt.
     Mwait {
-        /// Monitored line.
-        line: LineAddr,
+        /// Monitored line, where it is known.
+        line: Option<LineAddr>,
     },
     /// In an idle state entered by an I/O port, for an interrupt.
     Port,
@@ -42,9 +42,10 @@ impl fmt::Display for Waiting {
         match self {
             Waiting::Start => f.write_str("waits for its start (INIT without start-up message)"),
             Waiting::Hlt => f.write_str("waits in HLT for an interrupt"),
-            Waiting::Mwait { line } => {
+            Waiting::Mwait { line: Some(line) } => {
                 write!(f, "waits in MWAIT for a store to line {:#x}", line.base().0)
             }
+            Waiting::Mwait { line: None } => f.write_str("waits in MWAIT for a store"),
             Waiting::Port => f.write_str("waits in a port idle state for an interrupt"),
             Waiting::Shutdown => f.write_str("shut down: an exception could not be delivered"),
             Waiting::Line { line, write } => {
@@ -205,7 +206,7 @@ mod tests {
             cpus: vec![
                 stalled(0, Waiting::Hlt),
                 stalled(1, Waiting::Hlt),
-                stalled(2, Waiting::Mwait { line: LineAddr(0x40) }),
+                stalled(2, Waiting::Mwait { line: Some(LineAddr(0x40)) }),
                 last,
             ],
             busy_lines: Vec::new(),

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn lines_have_fixed_columns() {
-        let points = PointTable::new(vec![(0x10, "idle_wait".to_owned())]);
+        let points = PointTable::new(vec!["idle_wait".to_owned()], Vec::new());
         let wanted = Wanted { wakes: true, ..Wanted::default() };
         let mut trace = TextTrace::new(Vec::new(), points, wanted);
         let id = IpiId { from: CpuId(8), n: 3 };

@@ -1,0 +1,275 @@
+//! What can be typed. Each flag is defined once; help, man page and completions come from here.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Machine of the benches, where none is named.
+pub(crate) const BENCH_MACHINE: &str = "epyc-7763-2s";
+
+/// Emulates multicore machines at cycle level and says what crossing from one CPU to another
+/// costs: an interrupt, a cache line, a wake from an idle state.
+#[derive(Debug, Parser)]
+#[command(name = "crosscall", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an image on a machine.
+    Run(Box<RunArgs>),
+    /// Measure what cross-CPU calls and line hand-overs cost, or how fast this tool is.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// List, show and check machines.
+    #[command(subcommand)]
+    Machine(MachineCommand),
+    /// Run the scenario files of a folder; exits with 1 if one fails.
+    Test(TestArgs),
+    /// Print a completion script.
+    #[command(hide = true)]
+    Completions {
+        /// Shell to complete for.
+        shell: Shell,
+    },
+    /// Print the man page.
+    #[command(hide = true)]
+    Man,
+}
+
+/// Form of the results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    #[value(alias = "table")]
+    Text,
+    /// One document with a "schema" member.
+    Json,
+    /// Comma-separated values with a header line.
+    Csv,
+}
+
+/// Exit code of `run` when the guest reports failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExitCodeOf {
+    /// 1.
+    #[default]
+    Tool,
+    /// The guest's own code, its lower eight bits.
+    Guest,
+}
+
+/// Flags that say on which machine.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct MachineArgs {
+    /// Use only the first N cpus; caches, homes and nodes stay.
+    #[arg(long, value_name = "N")]
+    pub(crate) cpus: Option<u32>,
+    /// Override a key of the machine file, dotted, such as idle.c1.exit.store=80ns. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    /// ELF64 executable; kern is the guest kernel that comes with this tool.
+    pub(crate) image: PathBuf,
+    /// Machine: a name of `machine list`, duo, quad, smp-N, or the path of a machine file.
+    #[arg(long, value_name = "MACHINE", default_value = "quad")]
+    pub(crate) machine: String,
+    #[command(flatten)]
+    pub(crate) on: MachineArgs,
+    /// Raw text for the end of the guest's command line. Repeatable.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) append: Vec<String>,
+    /// Set a boot switch of the guest kernel, checked before anything boots. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) guest: Vec<String>,
+    /// Seed of everything that is left to chance.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated time after which the run ends with code 5.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) limit: String,
+    /// Console output after which the run ends with code 5, in bytes, KiB, MiB.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    pub(crate) max_output: String,
+    /// Write what happened; a name that ends in .json gets Chrome trace events for Perfetto.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Trace requests, grants and losses of cache lines too.
+    #[arg(long, requires = "trace")]
+    pub(crate) trace_lines: bool,
+    /// Trace every instruction too.
+    #[arg(long, requires = "trace")]
+    pub(crate) trace_steps: bool,
+    /// Print the wake ledger: each wake's cause, and its cost by stage.
+    #[arg(long)]
+    pub(crate) ledger: bool,
+    /// Print the counters of machine and guest, summed over cpus.
+    #[arg(long)]
+    pub(crate) counters: bool,
+    /// Hold or delay a cpu at a point of the image: CPU:POINT:delay=TIME,
+    /// CPU:POINT:delay-up-to=TIME, CPU:POINT:hold=CPU:POINT:TIMES; a CPU may be any. Repeatable.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) point_rule: Vec<String>,
+    /// Form of the results; with json and csv the console is part of them.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    /// What the exit code says when the guest reports failure.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) exit_code: ExitCodeOf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Cross-CPU function calls under each policy of signalling an idle CPU.
+    Ipistorm(Box<IpistormArgs>),
+    /// Handing a cache line from core to core, by distance, beside published figures.
+    C2c(C2cArgs),
+    /// Speed of the emulator on this host.
+    Speed(SpeedArgs),
+}
+
+/// Flags that all benches have.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct FrameArgs {
+    /// Host threads; results do not depend on it. All by default.
+    #[arg(long, short = 'j', value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+    /// Form of the results.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct IpistormArgs {
+    /// Machine: a name of `machine list`, smp-N, or the path of a machine file.
+    #[arg(long, value_name = "MACHINE", default_value = BENCH_MACHINE)]
+    pub(crate) machine: String,
+    #[command(flatten)]
+    pub(crate) on: MachineArgs,
+    /// Calls of each calling CPU.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub(crate) numipi: u64,
+    /// 1 calls one CPU, 0 calls all others.
+    #[arg(long, value_name = "0|1", default_value_t = 1)]
+    pub(crate) single: u8,
+    /// The CPU called is the own number plus this, modulo all CPUs.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) offset: u32,
+    /// CPUs that call, such as 8 or 0-3,16.
+    #[arg(long, value_name = "LIST", default_value = "8")]
+    pub(crate) cpulist: String,
+    /// 1 waits until the function ran.
+    #[arg(long, value_name = "0|1", default_value_t = 1)]
+    pub(crate) wait: u8,
+    /// Calls before the measured ones.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(crate) warmup: u64,
+    /// Set a boot switch of the guest kernel. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) guest: Vec<String>,
+    /// Compare values of a boot switch, or of a machine key as machine.KEY. Repeatable: cross
+    /// product. Without call_idle among them all its variants are compared.
+    #[arg(long, value_name = "KEY=A,B,...")]
+    pub(crate) vary: Vec<String>,
+    /// Number of seeds, each measured on a fork of the same boot.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) seeds: u64,
+    /// First seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated time after which a run is given up.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) limit: String,
+    /// Print the wake ledger of each variant.
+    #[arg(long)]
+    pub(crate) ledger: bool,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct C2cArgs {
+    /// Machine: a name of `machine list`, smp-N, or the path of a machine file.
+    #[arg(long, value_name = "MACHINE", default_value = BENCH_MACHINE)]
+    pub(crate) machine: String,
+    /// Override a key of the machine file. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Set a boot switch of the guest kernel, such as iters=100. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) guest: Vec<String>,
+    /// Pairs that represent each class.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) pairs: usize,
+    /// Seed.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated time after which a run is given up.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) limit: String,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SpeedArgs {
+    /// Times each measurement is repeated; the median counts.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) repeats: usize,
+    /// Divide the work of each measurement by this.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) divide: u32,
+    /// Form of the results.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachineCommand {
+    /// List the machines that come with this tool.
+    List,
+    /// Show a machine: levels, caches, latencies, idle states, sources.
+    Show {
+        /// Name or path.
+        machine: String,
+        /// Override a key of the machine file. Repeatable.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
+    /// Check machine files; every fault of a file is reported with its place.
+    Check {
+        /// Names or paths.
+        #[arg(required = true)]
+        machines: Vec<String>,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TestArgs {
+    /// Folder with scenario files.
+    pub(crate) dir: PathBuf,
+    /// Run only scenarios whose id is this. Repeatable.
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Vec<String>,
+    /// Run only on this machine. Repeatable.
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) machine: Vec<String>,
+    /// Override a boot switch of every scenario. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) guest: Vec<String>,
+    /// Simulated time after which a scenario is given up.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) limit: String,
+    /// Print passed scenarios too.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
+}

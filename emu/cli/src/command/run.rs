@@ -1,0 +1,173 @@
+//! `run`: an image on a machine, with traces, ledger and counters.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use emu_lab::run::{self, Request};
+use emu_lab::{Ending, KERNEL, LabError, Rig, ipistorm, load_machine};
+use emu_machine::{Machine, Options};
+use emu_observe::{ChromeTrace, Ledger, PointTable, TextTrace, Wanted};
+
+use crate::args::{ExitCodeOf, Format, RunArgs};
+use crate::command::bench::ledger_table;
+use crate::meaning;
+use crate::output::{Failure, Outcome, print, print_bytes, print_json, print_line_to_stderr};
+use crate::progress::Bar;
+use crate::table::table;
+
+/// Runs the command.
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    let bytes = image(&args.image)?;
+    let request = request(args, &bytes)?;
+    let mut rig: Machine =
+        run::build(&request).map_err(|error| error.during(args.image.display().to_string()))?;
+    let traces = Traces::open(args, rig.points())?;
+    let is_text = args.format == Format::Text;
+    let mut last = b'\n';
+    let mut written = Ok(());
+    let mut console = |new: &[u8]| {
+        if is_text && written.is_ok() {
+            written = print_bytes(new);
+            last = new.last().copied().unwrap_or(last);
+        }
+    };
+    let mut observers = (args.ledger.then(Ledger::new), traces);
+    let ending = run::run(&mut rig, request.limit, &mut observers, &Bar::new(), &mut console);
+    written?;
+    let (ledger, traces) = observers;
+    traces.finish()?;
+    let mut ledger = ledger.unwrap_or_default();
+    ledger.finish();
+    let lines = ipistorm::ledger_lines(&ledger.summary());
+    let report = run::report(&rig, &request, &ending, lines)?;
+    match args.format {
+        Format::Text => {
+            print_text(args, &report, &ending, last == b'\n')?;
+        }
+        Format::Json => print_json(&report)?,
+        Format::Csv => print(&run::csv(&report))?,
+    }
+    if !report.breaches.is_empty() {
+        return Err(Failure::Lab(LabError::Laws(emu_lab::check_machine(
+            &emu_lab::Counters::read(&rig)?,
+        ))));
+    }
+    Ok(exit_code(args, &ending))
+}
+
+fn exit_code(args: &RunArgs, ending: &Ending) -> u8 {
+    match (args.exit_code, ending.guest_code()) {
+        (ExitCodeOf::Guest, Some(code)) => code.to_le_bytes()[0],
+        _ => ending.exit_code(),
+    }
+}
+
+fn image(path: &Path) -> Result<Vec<u8>, LabError> {
+    if path == Path::new("kern") && !path.exists() {
+        return Ok(KERNEL.to_vec());
+    }
+    std::fs::read(path).map_err(|error| LabError::input(format!("{}: {error}", path.display())))
+}
+
+fn request<'a>(args: &RunArgs, bytes: &'a [u8]) -> Result<Request<'a>, LabError> {
+    let machine = load_machine(&args.machine, &args.on.set)?;
+    emu_lab::cpu_count(&machine, args.on.cpus)?;
+    let switches = meaning::switches(&[], &args.guest)?;
+    let bootargs = [vec![switches.bootargs()], args.append.clone()].concat();
+    let options = Options {
+        cpus: args.on.cpus,
+        seed: args.seed,
+        max_output: meaning::size("--max-output", &args.max_output)?,
+        ..Options::default()
+    };
+    Ok(Request {
+        machine,
+        overrides: args.on.set.clone(),
+        options,
+        bootargs: bootargs.join(" ").trim().to_owned(),
+        rules: args.point_rule.iter().map(|r| meaning::point_rule(r)).collect::<Result<_, _>>()?,
+        limit: meaning::time("--limit", &args.limit)?,
+        image: bytes,
+    })
+}
+
+fn print_text(
+    args: &RunArgs,
+    report: &run::Report,
+    ending: &Ending,
+    is_new_line: bool,
+) -> std::io::Result<()> {
+    if !is_new_line {
+        print("\n")?;
+    }
+    if ending.exit_code() == 0 {
+        print(&format!("{ending}\n"))?;
+    } else {
+        print_line_to_stderr(&format!("crosscall: {ending}"));
+    }
+    if args.counters {
+        let rows: Vec<Vec<String>> = report
+            .counters
+            .iter()
+            .map(|(name, value)| vec![name.clone(), value.to_string()])
+            .collect();
+        print(&table(&["counter", "sum over cpus"], &rows, 1))?;
+    }
+    if args.ledger {
+        print(&ledger_table(&report.ledger))?;
+    }
+    Ok(())
+}
+
+type Out = BufWriter<File>;
+
+/// The trace that was asked for, in its form.
+enum Traces {
+    None,
+    Text(TextTrace<Out>),
+    Chrome(ChromeTrace<Out>),
+}
+
+impl Traces {
+    fn open(args: &RunArgs, points: PointTable) -> Result<Traces, LabError> {
+        let Some(path) = &args.trace else { return Ok(Traces::None) };
+        let wanted = Wanted { wakes: true, lines: args.trace_lines, steps: args.trace_steps };
+        let file = File::create(path)
+            .map_err(|error| LabError::input(format!("--trace {}: {error}", path.display())))?;
+        let out = BufWriter::new(file);
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        Ok(if is_json {
+            Traces::Chrome(ChromeTrace::new(out, points, wanted))
+        } else {
+            Traces::Text(TextTrace::new(out, points, wanted))
+        })
+    }
+
+    fn finish(self) -> std::io::Result<()> {
+        let out = match self {
+            Traces::None => return Ok(()),
+            Traces::Text(trace) => trace.finish()?,
+            Traces::Chrome(trace) => trace.finish()?,
+        };
+        out.into_inner().map_err(std::io::IntoInnerError::into_error)?.flush()
+    }
+}
+
+impl emu_observe::Observer for Traces {
+    fn wanted(&self) -> Wanted {
+        match self {
+            Traces::None => Wanted::default(),
+            Traces::Text(trace) => trace.wanted(),
+            Traces::Chrome(trace) => trace.wanted(),
+        }
+    }
+
+    fn record(&mut self, record: &emu_observe::Record) {
+        match self {
+            Traces::None => {}
+            Traces::Text(trace) => trace.record(record),
+            Traces::Chrome(trace) => trace.record(record),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The bench driver: one boot per variant, one fork per seed, everything read at the region marks.
+//!
+//! A variant boots up to the begin of its region; each seed then measures on a fork, so that all
+//! seeds of a variant start from the same state and differ by their chance only. Variants run on
+//! several host threads; results are kept by index and do not depend on that.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use emu_machine::{Options, Stop, Until};
+use emu_observe::{IrqOff, Ledger};
+use emu_sim::SimTime;
+use topology::Machine;
+
+use crate::counters::{Counters, Series, read_samples};
+use crate::ending::{Ending, LabError};
+use crate::laws;
+use crate::rig::{Progress, Rig};
+
+/// What all variants of a bench have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame<'a> {
+    /// Guest image.
+    pub(crate) image: &'a [u8],
+    /// Options but for the seed.
+    pub(crate) options: Options,
+    /// Seeds, one fork each.
+    pub(crate) seeds: Vec<u64>,
+    /// Simulated time after which a run is given up.
+    pub(crate) limit: SimTime,
+    /// Host threads.
+    pub(crate) jobs: usize,
+    /// Whether to keep the wake ledger.
+    pub(crate) ledger: bool,
+}
+
+/// One thing to boot.
+#[derive(Clone, Debug)]
+pub(crate) struct Variant {
+    /// Name for progress and errors.
+    pub(crate) label: String,
+    /// Machine with the overrides of the variant.
+    pub(crate) machine: Machine,
+    /// Command line of the guest.
+    pub(crate) bootargs: String,
+}
+
+/// What one seed measured.
+#[derive(Clone, Debug)]
+pub(crate) struct SeedRun {
+    /// Length of the region.
+    pub(crate) region: SimTime,
+    /// What was counted in the region.
+    pub(crate) counters: Counters,
+    /// What the guest sampled.
+    pub(crate) samples: Vec<Series>,
+    /// Sections with interrupts off in the region.
+    pub(crate) irqoff: IrqOff,
+    /// Wakes in the region.
+    pub(crate) ledger: Ledger,
+}
+
+/// Boots and measures every variant; the results are in the order of the variants.
+///
+/// Errors: of the first variant, in that order, that fails.
+pub(crate) fn run_variants<R: Rig>(
+    frame: &Frame,
+    variants: &[Variant],
+    progress: &dyn Progress,
+) -> Result<Vec<Vec<SeedRun>>, LabError> {
+    let steps = variants.len() * (frame.seeds.len() + 1);
+    progress.begin("measuring", steps as u64);
+    let results = in_parallel(frame.jobs, variants.len(), |n| {
+        run_variant::<R>(frame, &variants[n], progress)
+            .map_err(|error| error.during(variants[n].label.clone()))
+    });
+    progress.end();
+    results.into_iter().collect()
+}
+
+/// Calls `work` for `0..count` on up to `jobs` host threads and returns the results by index.
+pub(crate) fn in_parallel<T: Send>(
+    jobs: usize,
+    count: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(count));
+    let host_thread = || {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= count {
+                return;
+            }
+            let result = work(n);
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((n, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs.min(count) {
+            scope.spawn(host_thread);
+        }
+        host_thread();
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|result| result.0);
+    done.into_iter().map(|result| result.1).collect()
+}
+
+/// Boots one variant up to the begin of its region.
+///
+/// Errors: `Ended` when it ends before.
+pub(crate) fn boot<R: Rig>(frame: &Frame, variant: &Variant) -> Result<R, LabError> {
+    let options = frame.options.clone();
+    let mut rig = R::build(&variant.machine, options, frame.image, &variant.bootargs)?;
+    run_to_region(&mut rig, frame.limit, true, &mut ())?;
+    Ok(rig)
+}
+
+fn run_variant<R: Rig>(
+    frame: &Frame,
+    variant: &Variant,
+    progress: &dyn Progress,
+) -> Result<Vec<SeedRun>, LabError> {
+    let rig: R = boot(frame, variant)?;
+    progress.advance(1, instructions(&rig));
+    let seeds = frame.seeds.iter().map(|&seed| {
+        let run = measure(&rig, frame, seed).map_err(|e| e.during(format!("seed {seed}")))?;
+        progress.advance(1, run.counters.sum("instructions").unwrap_or(0));
+        Ok(run)
+    });
+    seeds.collect()
+}
+
+fn instructions<R: Rig>(rig: &R) -> u64 {
+    Counters::read(rig).ok().and_then(|counters| counters.sum("instructions")).unwrap_or(0)
+}
+
+/// Measures one seed on a fork of a machine that stands at the begin of its region.
+fn measure<R: Rig>(booted: &R, frame: &Frame, seed: u64) -> Result<SeedRun, LabError> {
+    let mut rig = booted.clone();
+    rig.reseed(seed);
+    let before = Counters::read(&rig)?;
+    let begun = rig.now();
+    let mut observers = (IrqOff::new(rig.points()), frame.ledger.then(Ledger::new));
+    run_to_region(&mut rig, frame.limit, false, &mut observers)?;
+    let region = rig.now().saturating_sub(begun);
+    let counters = Counters::read(&rig)?.since(&before);
+    let samples = read_samples(&rig)?;
+    let (irqoff, ledger) = observers;
+    let mut ledger = ledger.unwrap_or_default();
+    ledger.finish();
+    finish(&mut rig, frame.limit, &before)?;
+    Ok(SeedRun { region, counters, samples, irqoff, ledger })
+}
+
+/// Runs to the next begin or end of a region.
+fn run_to_region<R: Rig>(
+    rig: &mut R,
+    limit: SimTime,
+    wanted: bool,
+    observer: &mut impl emu_observe::Observer,
+) -> Result<(), LabError> {
+    let until = Until { time: limit, regions: true };
+    loop {
+        match rig.run(&until, observer) {
+            Stop::Region { begin, .. } if begin == wanted => return Ok(()),
+            Stop::Region { .. } => {}
+            stop => return Err(LabError::Ended(Box::new(Ending::of(rig, stop)))),
+        }
+    }
+}
+
+/// Runs to the guest's exit and checks the laws for what was counted since `before`.
+///
+/// Errors: `Ended` unless the guest passed, `Laws`.
+pub(crate) fn finish<R: Rig>(
+    rig: &mut R,
+    limit: SimTime,
+    before: &Counters,
+) -> Result<(), LabError> {
+    let stop = rig.run(&Until { time: limit, regions: false }, &mut ());
+    if stop != (Stop::Exit { code: 0 }) {
+        return Err(LabError::Ended(Box::new(Ending::of(rig, stop))));
+    }
+    let total = Counters::read(rig)?;
+    let mut breaches = laws::check_machine(&total);
+    if total.has_guest() {
+        breaches.extend(laws::check_guest(&total.since(before)));
+    }
+    if breaches.is_empty() { Ok(()) } else { Err(LabError::Laws(breaches)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_parallel;
+
+    #[test]
+    fn results_keep_their_place_whatever_the_number_of_threads() {
+        for jobs in [0, 1, 2, 7] {
+            assert_eq!(in_parallel(jobs, 5, |n| n * n), [0, 1, 4, 9, 16]);
+        }
+        assert!(in_parallel(3, 0, |n| n).is_empty());
+    }
+}

@@ -1,0 +1,257 @@
+//! `bench c2c`: what handing a line from core to core costs, by distance.
+//!
+//! Two CPUs run the published loop on one flag: each compare-exchanges until it succeeds. The
+//! figure is elapsed time over round trips over two. A class is represented by pairs that are
+//! spread evenly over all pairs of the class, chosen without chance; its value is their median.
+
+use emu_machine::{Options, Stop, Until};
+use guests_abi::block::SampleKind;
+use serde::Serialize;
+use topology::{Distance, Machine};
+
+use crate::bench::in_parallel;
+use crate::counters::{Counters, read_samples};
+use crate::ending::{Ending, LabError};
+use crate::published::{self, PublishedHandover};
+use crate::rig::{Progress, Rig};
+use crate::settings::Switches;
+use crate::stats::Stats;
+use crate::{laws, machines};
+
+/// Most pairs that represent a class.
+pub const PAIRS_MAX: usize = 12;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Machine: name or path.
+    pub machine: String,
+    /// Overrides as `KEY=VALUE`.
+    pub set: Vec<String>,
+    /// Boot switches.
+    pub switches: Switches,
+    /// Pairs of each class.
+    pub pairs: usize,
+    /// Seed.
+    pub seed: u64,
+    /// Simulated time after which a run is given up.
+    pub limit: emu_sim::SimTime,
+    /// Host threads.
+    pub jobs: usize,
+    /// Guest kernel.
+    pub image: &'a [u8],
+}
+
+/// Result of the bench.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Kind and version of this document.
+    pub schema: &'static str,
+    /// Version of the tool.
+    pub version: &'static str,
+    /// Machine.
+    pub machine: String,
+    /// Overrides of the machine.
+    pub overrides: Vec<String>,
+    /// Seed.
+    pub seed: u64,
+    /// Classes, near ones first.
+    pub classes: Vec<Class>,
+}
+
+/// Pairs of one distance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Class {
+    /// Name of the class.
+    pub class: &'static str,
+    /// Node that owns the line.
+    pub home: usize,
+    /// Hand-overs of the pairs in ns.
+    pub handover_ns: Stats,
+    /// Published median.
+    pub published: Option<PublishedHandover>,
+    /// Difference of the medians in percent of the published one.
+    pub error_percent: Option<f64>,
+    /// Pairs with their values.
+    pub pairs: Vec<Pair>,
+}
+
+/// One pair.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// First cpu.
+    pub a: usize,
+    /// Second cpu.
+    pub b: usize,
+    /// One hand-over in ns, mean over the samples.
+    pub ns: f64,
+}
+
+/// A class before it is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Name.
+    pub class: &'static str,
+    /// Index of the published row; `None` where none was published.
+    pub published: Option<usize>,
+    /// Node that owns the line.
+    pub home: usize,
+    /// Pairs.
+    pub pairs: Vec<(usize, usize)>,
+}
+
+/// Chooses the representative pairs of every class that the machine has.
+///
+/// Lines are homed on the first package's node, as in the published runs; where the machine has
+/// a second package, pairs of the first one with a remote home are a class of their own.
+#[must_use]
+pub fn choose(machine: &Machine, pairs: usize) -> Vec<Choice> {
+    let home = machine.cpus.first().map_or(0, |cpu| cpu.node);
+    let remote = machine.cpus.iter().find(|cpu| cpu.package != 0).map(|cpu| cpu.node);
+    let classes = [
+        ("smt", Distance::Smt, Some(0), Some(home)),
+        ("llc", Distance::Llc, Some(1), Some(home)),
+        ("package", Distance::Package, Some(2), Some(home)),
+        ("package, remote home", Distance::Package, None, remote),
+        ("cross-package", Distance::Remote, Some(3), Some(home)),
+    ];
+    let choices = classes.into_iter().filter_map(|(class, distance, published, home)| {
+        let all = pairs_at(machine, distance);
+        let pairs = spread_out(&all, pairs.clamp(1, PAIRS_MAX));
+        (!pairs.is_empty()).then_some(Choice { class, published, home: home?, pairs })
+    });
+    choices.collect()
+}
+
+/// Returns all pairs of a distance whose first cpu is in the first package.
+fn pairs_at(machine: &Machine, distance: Distance) -> Vec<(usize, usize)> {
+    let all = 0..machine.cpus.len();
+    let first = all.clone().filter(|&cpu| machine.cpus[cpu].package == 0);
+    first
+        .flat_map(|a| all.clone().filter(move |&b| b > a).map(move |b| (a, b)))
+        .filter(|&(a, b)| machine.distance(a, b) == distance)
+        .collect()
+}
+
+/// Takes `count` of the pairs, evenly spaced, the middle of each share.
+fn spread_out(pairs: &[(usize, usize)], count: usize) -> Vec<(usize, usize)> {
+    let count = count.min(pairs.len());
+    (0..count).map(|n| pairs[(2 * n + 1) * pairs.len() / (2 * count)]).collect()
+}
+
+/// Runs the bench.
+///
+/// Errors: `Input` for settings that do not work, `Ended` and `Laws` from the runs.
+pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report, LabError> {
+    let machine = machines::load(&request.machine, &request.set)?;
+    let choices = choose(&machine, request.pairs);
+    progress.begin("handing lines over", choices.len() as u64);
+    let classes = in_parallel(request.jobs, choices.len(), |n| {
+        let class = measure::<R>(request, &machine, &choices[n], progress);
+        class.map_err(|error| error.during(format!("c2c {}", choices[n].class)))
+    });
+    progress.end();
+    Ok(Report {
+        schema: "crosscall.c2c/1",
+        version: env!("CARGO_PKG_VERSION"),
+        machine: machine.id.clone(),
+        overrides: request.set.clone(),
+        seed: request.seed,
+        classes: classes.into_iter().collect::<Result<_, _>>()?,
+    })
+}
+
+fn list(cpus: impl Iterator<Item = usize>) -> String {
+    cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Boots the guest with the pairs of one class and reads its samples.
+fn measure<R: Rig>(
+    request: &Request,
+    machine: &Machine,
+    choice: &Choice,
+    progress: &dyn Progress,
+) -> Result<Class, LabError> {
+    let mut switches = request.switches.clone();
+    switches.set("bench", "c2c")?;
+    switches.set("c2c_a", &list(choice.pairs.iter().map(|pair| pair.0)))?;
+    switches.set("c2c_b", &list(choice.pairs.iter().map(|pair| pair.1)))?;
+    switches.set("c2c_home", &choice.home.to_string())?;
+    let options = Options { seed: request.seed, ..Options::default() };
+    let mut rig = R::build(machine, options, request.image, &switches.bootargs())?;
+    let stop = rig.run(&Until { time: request.limit, regions: false }, &mut ());
+    if stop != (Stop::Exit { code: 0 }) {
+        return Err(LabError::Ended(Box::new(Ending::of(&rig, stop))));
+    }
+    let counters = Counters::read(&rig)?;
+    let breaches = laws::check_machine(&counters);
+    if !breaches.is_empty() {
+        return Err(LabError::Laws(breaches));
+    }
+    progress.advance(1, counters.sum("instructions").unwrap_or(0));
+    let iters: u64 = switches.get("iters").and_then(|text| text.parse().ok()).unwrap_or(1);
+    let pairs = pairs_of(&rig, machine.clocks.tsc_khz, iters)?;
+    class_of(machine, choice, pairs)
+}
+
+fn pairs_of<R: Rig>(rig: &R, tsc_khz: u64, iters: u64) -> Result<Vec<Pair>, LabError> {
+    let series = read_samples(rig)?;
+    let trips = series.iter().filter(|series| series.kind == SampleKind::RoundTrips);
+    let pairs = trips.filter(|series| !series.values.is_empty()).map(|series| {
+        let ticks = series.values.iter().sum::<u64>();
+        let trips = series.values.len() as f64 * iters as f64;
+        let ns = machines::ticks_to_ps(ticks, tsc_khz) as f64 / 1e3 / trips / 2.0;
+        Pair { a: series.cpu, b: series.peer, ns }
+    });
+    Ok(pairs.collect())
+}
+
+fn class_of(machine: &Machine, choice: &Choice, pairs: Vec<Pair>) -> Result<Class, LabError> {
+    let values: Vec<f64> = pairs.iter().map(|pair| pair.ns).collect();
+    let handover_ns = Stats::of(&values)
+        .filter(|_| pairs.len() == choice.pairs.len())
+        .ok_or_else(|| LabError::input("the guest did not sample every pair"))?;
+    let published = choice.published.and_then(|class| published::handover(&machine.id, class));
+    let error_percent =
+        published.map(|published| 100.0 * (handover_ns.median - published.ns) / published.ns);
+    let (class, home) = (choice.class, choice.home);
+    Ok(Class { class, home, handover_ns, published, error_percent, pairs })
+}
+
+/// Returns the report as CSV, one line a pair.
+#[must_use]
+pub fn csv(report: &Report) -> String {
+    let mut text = String::from("machine,class,home,a,b,handover_ns\n");
+    for class in &report.classes {
+        for pair in &class.pairs {
+            text.push_str(&crate::csv::line(&[
+                report.machine.clone(),
+                class.class.to_owned(),
+                class.home.to_string(),
+                pair.a.to_string(),
+                pair.b.to_string(),
+                pair.ns.to_string(),
+            ]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_evenly_spaced_and_of_their_class() {
+        let machine = machines::load("epyc-7763-2s", &[]).expect("machine");
+        let choices = choose(&machine, 8);
+        let names: Vec<&str> = choices.iter().map(|choice| choice.class).collect();
+        assert_eq!(names, ["smt", "llc", "package", "package, remote home", "cross-package"]);
+        for choice in &choices {
+            assert_eq!(choice.pairs.len(), 8, "{}", choice.class);
+        }
+        assert!(choices[0].pairs.iter().all(|&(a, b)| b == a + 128));
+        assert_eq!((choices[2].home, choices[3].home), (0, 1));
+        assert_eq!(spread_out(&[(0, 1), (0, 2), (0, 3)], 1), [(0, 2)]);
+    }
+}

@@ -1,0 +1,108 @@
+//! Images that the lab brings along: the guest kernel, and a loop of a few instructions.
+
+/// The guest kernel for x86-64; `cargo xtask guests` builds it.
+pub const KERNEL: &[u8] = include_bytes!("../../../guests/images/x86_64/kern.elf");
+
+const LOAD_ADDRESS: u64 = 0x10_0000;
+const HEADERS_BYTES: u64 = 64 + 56;
+
+/// Returns a freestanding ELF64 for x86-64 that executes `turns` turns of an integer loop on one
+/// cpu and then exits with code 0.
+///
+/// The loop has loads and stores to one line, a multiplication and dependent and independent
+/// additions, twelve instructions a turn, and no loop that could be skipped: its counter counts.
+#[must_use]
+pub(crate) fn alu_loop(turns: u32) -> Vec<u8> {
+    #[rustfmt::skip]
+    let mut code = vec![
+        0x48, 0x8d, 0x5c, 0x24, 0x80,             // lea rbx, [rsp-0x80]
+        0x31, 0xc0,                               // xor eax, eax
+        0x31, 0xd2,                               // xor edx, edx
+        0xbe, 0x07, 0x00, 0x00, 0x00,             // mov esi, 7
+    ];
+    code.push(0xb9); // mov ecx, turns
+    code.extend(turns.to_le_bytes());
+    #[rustfmt::skip]
+    let body = [
+        0x48, 0x01, 0xf0,                         // add rax, rsi
+        0x48, 0x31, 0xc2,                         // xor rdx, rax
+        0x48, 0x89, 0x03,                         // mov [rbx], rax
+        0x4c, 0x8b, 0x03,                         // mov r8, [rbx]
+        0x4d, 0x01, 0xc1,                         // add r9, r8
+        0x49, 0xd1, 0xc1,                         // rol r9, 1
+        0x4c, 0x0f, 0xaf, 0xd6,                   // imul r10, rsi
+        0x4d, 0x8d, 0x14, 0x12,                   // lea r10, [r10+rdx]
+        0x4d, 0x85, 0xd2,                         // test r10, r10
+        0x4c, 0x0f, 0x45, 0xda,                   // cmovne r11, rdx
+    ];
+    code.extend(body);
+    code.extend([0xff, 0xc9]); // dec ecx
+    let back = -(i8::try_from(body.len() + 4).unwrap_or(0));
+    code.extend([0x75, back.to_le_bytes()[0]]); // jnz
+    code.extend([0xb8]); // mov eax, exit register
+    code.extend(0xfed8_0018u32.to_le_bytes());
+    code.extend([0x31, 0xd2]); // xor edx, edx
+    code.extend([0x48, 0x89, 0x10]); // mov [rax], rdx
+    code.extend([0xf4, 0xeb, 0xfd]); // hlt; jmp back
+    elf(&code)
+}
+
+/// Wraps code into an executable with one segment that begins with the headers.
+fn elf(code: &[u8]) -> Vec<u8> {
+    let entry = LOAD_ADDRESS + HEADERS_BYTES;
+    let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1];
+    file.resize(16, 0);
+    let half = |file: &mut Vec<u8>, value: u16| file.extend(value.to_le_bytes());
+    half(&mut file, 2); // ET_EXEC
+    half(&mut file, 62); // EM_X86_64
+    file.extend(1u32.to_le_bytes());
+    for value in [entry, 64, 0] {
+        file.extend(value.to_le_bytes());
+    }
+    file.extend(0u32.to_le_bytes());
+    for value in [64, 56, 1, 0, 0, 0] {
+        half(&mut file, value);
+    }
+    file.extend(1u32.to_le_bytes()); // PT_LOAD
+    file.extend(7u32.to_le_bytes());
+    let size = HEADERS_BYTES + code.len() as u64;
+    for value in [0, LOAD_ADDRESS, LOAD_ADDRESS, size, size, 4096] {
+        file.extend(value.to_le_bytes());
+    }
+    file.extend(code);
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::Rig;
+    use emu_machine::{Machine, Options, Stop, Until};
+    use emu_sim::{CpuId, SimTime};
+
+    #[test]
+    fn the_loop_is_a_whole_executable() {
+        let file = alu_loop(1000);
+        assert_eq!(&file[..4], b"\x7fELF");
+        assert_eq!(file[120..].len() as u64 + HEADERS_BYTES, file.len() as u64);
+        let end = file.len();
+        assert_eq!(file[end - 3..], [0xf4, 0xeb, 0xfd]);
+        // The backward jump lands on the first instruction of the turn.
+        let jump = end - 3 - 3 - 2 - 5 - 2;
+        let to = jump + 2 - usize::from(file[jump + 1].wrapping_neg());
+        assert_eq!(file[to..to + 3], [0x48, 0x01, 0xf0]);
+    }
+
+    #[test]
+    fn the_loop_runs_on_a_machine_and_passes() {
+        let topology = crate::machines::load("duo", &[]).expect("machine");
+        let image = alu_loop(1000);
+        let mut machine =
+            <Machine as Rig>::build(&topology, Options::default(), &image, "").expect("machine");
+        let until = Until { time: SimTime::from_us(1000), regions: false };
+        assert_eq!(machine.run(&until, &mut ()), Stop::Exit { code: 0 });
+        let counters = machine.counters(CpuId(0));
+        // The stop takes a while to arrive; the loop after the exit may begin.
+        assert!((12_008..12_100).contains(&counters.instructions), "{counters:?}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Conservation laws: what is sent arrives, what is asked for is counted once.
+//!
+//! The machine's law holds in every run of anything, the guest's laws in every run of the guest
+//! kernel. Both are checked at the end of a run and hold for a difference of counters too, if
+//! nothing was under way at its begin.
+
+use std::fmt;
+
+use guests_abi::counter::LAWS;
+
+use crate::counters::Counters;
+
+/// A law that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// Name of the law.
+    pub law: &'static str,
+    /// Its terms and their values.
+    pub terms: String,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.law, self.terms)
+    }
+}
+
+fn term(counters: &Counters, name: &str) -> u64 {
+    counters.sum(name).unwrap_or(0)
+}
+
+fn side(counters: &Counters, names: &[&str]) -> (u64, String) {
+    let values = names.iter().map(|name| term(counters, name));
+    let texts: Vec<String> =
+        names.iter().map(|name| format!("{name} {}", term(counters, name))).collect();
+    (values.sum(), texts.join(" + "))
+}
+
+fn equal(counters: &Counters, law: &'static str, left: &[&str], right: &[&str]) -> Option<Breach> {
+    let ((left, left_text), (right, right_text)) = (side(counters, left), side(counters, right));
+    let terms = format!("{left_text} is not {right_text}");
+    (left != right).then_some(Breach { law, terms })
+}
+
+/// What becomes of an IPI.
+pub(crate) const IPI_ENDS: [&str; 5] =
+    ["ipi_taken", "ipi_merged", "ipi_pending", "ipi_dropped", "ipi_under_way"];
+
+/// Checks that every IPI was taken, merged or dropped, is pending or under way.
+#[must_use]
+pub fn check_machine(counters: &Counters) -> Vec<Breach> {
+    equal(counters, "ipis end", &["ipi_sent"], &IPI_ENDS).into_iter().collect()
+}
+
+/// Checks the laws of the guest kernel, and that both sides count the same IPIs.
+#[must_use]
+pub fn check_guest(counters: &Counters) -> Vec<Breach> {
+    let law = |law: &guests_abi::counter::Law| {
+        let parts: Vec<&str> = law.parts.iter().map(|part| part.name()).collect();
+        equal(counters, law.name, &parts, &[law.total.name()])
+    };
+    let sent = equal(counters, "ipis sent", &["call_ipi", "resched_ipi"], &["ipi_sent"]);
+    LAWS.iter().filter_map(law).chain(sent).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::counters_of;
+
+    #[test]
+    fn a_lost_ipi_and_an_uncounted_call_are_breaches() {
+        let good = counters_of(&[("ipi_sent", 5), ("ipi_taken", 3), ("ipi_merged", 1)]);
+        let mut bad = good.clone();
+        bad.push("ipi_pending", vec![0]);
+        assert_eq!(check_machine(&bad).len(), 1);
+        let mut held = good;
+        held.push("ipi_pending", vec![1]);
+        assert_eq!(check_machine(&held), []);
+        let guest = counters_of(&[("call_ipi", 2), ("call_remote", 3), ("ipi_sent", 2)]);
+        let text: Vec<String> = check_guest(&guest).iter().map(ToString::to_string).collect();
+        assert_eq!(text, ["calls: call_ipi 2 + call_saved 0 + call_folded 0 is not call_remote 3"]);
+    }
+}

@@ -1,0 +1,148 @@
+//! The machine of this project as a rig.
+
+use emu_cpu::thread::RunState;
+use emu_cpu::wait::WaitReason;
+use emu_machine::cpuid::Feature;
+use emu_machine::{CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
+use emu_observe::{Observer, PointTable, StallReport, StalledCpu, Waiting};
+use emu_sim::{CpuId, Freq, SimTime};
+
+use crate::ending::LabError;
+use crate::rig::Rig;
+
+/// Turns an error with its sources into one input error.
+fn input(error: &dyn std::error::Error) -> LabError {
+    let text = LabError::input(error.to_string());
+    match error.source() {
+        Some(source) => input(source).during(error.to_string()),
+        None => text,
+    }
+}
+
+impl Rig for Machine {
+    fn build(
+        topology: &topology::Machine,
+        options: Options,
+        image: &[u8],
+        bootargs: &str,
+    ) -> Result<Self, LabError> {
+        let mut machine = Machine::new(topology, options).map_err(|error| input(&error))?;
+        let image = Image::from_elf(image, Some(topology.isa)).map_err(|error| input(&error))?;
+        machine.load(&image, bootargs).map_err(|error| input(&error))?;
+        Ok(machine)
+    }
+
+    fn run<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop {
+        Machine::run(self, until, observer)
+    }
+
+    fn now(&self) -> SimTime {
+        Machine::now(self)
+    }
+
+    fn cpus(&self) -> usize {
+        Machine::cpus(self)
+    }
+
+    fn counters(&self, cpu: CpuId) -> CpuCounters {
+        Machine::counters(self, cpu)
+    }
+
+    fn ipis_under_way(&self) -> u64 {
+        Machine::ipis_under_way(self)
+    }
+
+    fn reseed(&mut self, seed: u64) {
+        Machine::reseed(self, seed);
+    }
+
+    fn set_rules(&mut self, rules: &[PointRule]) -> Result<(), LabError> {
+        Machine::set_rules(self, rules).map_err(|error| input(&error))
+    }
+
+    fn read_guest(&self, address: u64, len: usize) -> Vec<u8> {
+        Machine::read_guest(self, address, len)
+    }
+
+    fn console(&self) -> &[u8] {
+        Machine::console(self)
+    }
+
+    fn symbol(&self, name: &str) -> Option<u64> {
+        self.image()?.symbols.find(name).map(|symbol| symbol.address)
+    }
+
+    fn describe(&self, pc: u64) -> Option<String> {
+        Some(self.image()?.symbols.describe(pc))
+    }
+
+    fn points(&self) -> PointTable {
+        let names = self.point_names();
+        let points = self.image().map_or(&[][..], |image| &image.points);
+        let index = |name: &str| {
+            let at = names.iter().position(|have| have == name);
+            at.and_then(|at| u32::try_from(at).ok())
+        };
+        let places =
+            points.iter().filter_map(|point| Some((point.address, index(&point.name)?))).collect();
+        PointTable::new(names, places)
+    }
+
+    fn is_settled(&self, cpu: CpuId) -> bool {
+        matches!(self.run_state(cpu), RunState::Waiting(_) | RunState::Spinning)
+    }
+
+    fn passed(&self, cpu: CpuId, point: &str) -> u64 {
+        self.passes(cpu, point)
+    }
+
+    fn stall_report(&self) -> StallReport {
+        let cpus = (0..Machine::cpus(self)).map(|n| stalled(self, n)).collect();
+        StallReport { time: Machine::now(self), cpus, busy_lines: Vec::new() }
+    }
+}
+
+/// Says what one cpu of a machine waits for.
+fn stalled(machine: &Machine, n: usize) -> StalledCpu {
+    let cpu = CpuId(u32::try_from(n).unwrap_or(u32::MAX));
+    let topology = machine.topology();
+    let clock = Freq::from_khz(topology.cores[topology.cpus[n].core].core_khz);
+    let (waiting, since) = match machine.run_state(cpu) {
+        RunState::Waiting(wait) => (waiting(wait.request.reason), clock.edge(wait.since)),
+        _ => (Waiting::Shutdown, machine.now()),
+    };
+    let state = machine.cpu(cpu);
+    let pc = state.linear_pc();
+    StalledCpu {
+        cpu,
+        waiting,
+        since,
+        pc,
+        symbol: machine
+            .image()
+            .filter(|image| image.symbols.at(pc).is_some())
+            .map(|image| image.symbols.describe(pc)),
+        interrupts_enabled: state.state.rflags & RFLAGS_IF != 0,
+        pending: state.apic.pending().into_iter().collect(),
+        last_wake: None,
+    }
+}
+
+/// Interrupt flag in RFLAGS.
+const RFLAGS_IF: u64 = 1 << 9;
+
+fn waiting(reason: WaitReason) -> Waiting {
+    match reason {
+        WaitReason::Halt => Waiting::Hlt,
+        WaitReason::Monitor | WaitReason::Pause => Waiting::Mwait { line: None },
+        WaitReason::Power => Waiting::Port,
+        WaitReason::Startup => Waiting::Start,
+        WaitReason::Shutdown => Waiting::Shutdown,
+    }
+}
+
+/// Returns the names of the CPUID features that this emulator implements.
+#[must_use]
+pub fn implemented_features() -> Vec<&'static str> {
+    Feature::ALL.iter().map(|feature| feature.name()).collect()
+}

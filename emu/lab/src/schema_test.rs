@@ -1,0 +1,128 @@
+//! One golden document per kind of result, in `docs/schema`; `BLESS=1` rewrites them.
+
+use serde::Serialize;
+
+use crate::fake::FakeRig;
+use crate::settings::{Dimension, Switches};
+use crate::{c2c, ipistorm, run, scenario, speed};
+use emu_machine::Options;
+use emu_sim::SimTime;
+
+const LIMIT: SimTime = SimTime::from_us(10_000_000);
+
+/// Compares a result with the golden document of its kind.
+fn check(kind: &str, result: &impl Serialize) {
+    let found = serde_json::to_string_pretty(result).expect("serialisable") + "\n";
+    assert!(found.contains(&format!("\"schema\": \"crosscall.{kind}/")), "{found}");
+    let path = format!("{}/../../docs/schema/{kind}.json", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &found).expect("golden file written");
+    }
+    let golden = std::fs::read_to_string(&path).expect("golden file; BLESS=1 makes it");
+    assert_eq!(golden, found, "docs/schema/{kind}.json; BLESS=1 rewrites it");
+}
+
+fn switches(texts: &[&str]) -> Switches {
+    let mut switches = Switches::default();
+    let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+    switches.set_all(&texts).expect("switches");
+    switches
+}
+
+#[test]
+fn ipistorm_document() {
+    let request = ipistorm::Request {
+        machine: "epyc-7763-2s".to_owned(),
+        set: Vec::new(),
+        cpus: Some(24),
+        switches: switches(&["numipi=100"]),
+        vary: vec![
+            Dimension::parse("path_cost.schedule_idle=0,1000").expect("dimension"),
+            Dimension::parse("call_idle=need_resched,notify_ipi").expect("dimension"),
+        ],
+        seeds: vec![1, 2],
+        limit: LIMIT,
+        jobs: 2,
+        ledger: true,
+        image: &[],
+    };
+    let report = ipistorm::run::<FakeRig>(&request, &()).expect("report");
+    assert_eq!(report.groups.len(), 2);
+    let row = &report.groups[1].rows[1];
+    assert!((row.normalised - 0.25).abs() < 1e-3, "{}", row.normalised);
+    assert_eq!((row.ipis_sent, row.ipis_saved), (50.0, 50.0));
+    assert_eq!(row.published.map(|published| published.id), Some("R0.3"));
+    let irqoff = row.schedule_idle_irqoff_ns.map(|irqoff| (irqoff.n, irqoff.mean));
+    assert_eq!(irqoff, Some((2, 300.0)));
+    assert_eq!(report.groups[0].irqoff_over_ipi, Some(3.0));
+    assert_eq!(ipistorm::csv(&report).lines().count(), 5);
+    check("ipistorm", &report);
+}
+
+#[test]
+fn c2c_document() {
+    let request = c2c::Request {
+        machine: "epyc-7763-2s".to_owned(),
+        set: Vec::new(),
+        switches: Switches::default(),
+        pairs: 2,
+        seed: 1,
+        limit: LIMIT,
+        jobs: 1,
+        image: &[],
+    };
+    let report = c2c::run::<FakeRig>(&request, &()).expect("report");
+    let smt = &report.classes[0];
+    assert!((smt.handover_ns.median - 5.0 * 128.0 / 2.45).abs() < 0.01);
+    check("c2c", &report);
+}
+
+#[test]
+fn test_document() {
+    let text = r#"
+schema = "crosscall.scenario/1"
+[sets.pair]
+duo = { guest = { from = "0", to = "1" } }
+[[scenario]]
+id = "A2"
+claim = "one_store_no_ipi"
+on = "pair"
+guest = { op = "call_single" }
+vary = { call_idle = ["need_resched", "revert"] }
+[[scenario.expect]]
+sum = { call_ipi = 0, call_saved = "n" }
+"#;
+    let cases = scenario::load_file("a.toml", text, &[]).expect("cases");
+    let request = scenario::Request { cases, image: &[], limit: LIMIT, jobs: 1 };
+    let report = scenario::run::<FakeRig>(&request, &()).expect("report");
+    assert_eq!((report.passed, report.failed), (1, 1));
+    assert_eq!(report.cells[1].failures[0], "sum.call_ipi is 1, expected 0");
+    check("test", &report);
+}
+
+#[test]
+fn speed_document() {
+    let seconds = std::cell::Cell::new(0.0);
+    let clock = || seconds.replace(seconds.get() + 0.5);
+    let request = speed::Request { image: &[], repeats: 1, divide: 1000, clock: &clock };
+    // The fake machine marks no region without a benchmark: idle cannot be timed on it.
+    let error = speed::run::<FakeRig>(&request, &()).expect_err("no idle region");
+    assert_eq!(error.to_string(), "384 cpus idle, 1 s simulated");
+}
+
+#[test]
+fn run_document() {
+    let request = run::Request {
+        machine: crate::machines::load("duo", &[]).expect("machine"),
+        overrides: Vec::new(),
+        options: Options::default(),
+        bootargs: String::new(),
+        rules: Vec::new(),
+        limit: LIMIT,
+        image: &[],
+    };
+    let mut rig: FakeRig = run::build(&request).expect("rig");
+    let ending = run::run(&mut rig, LIMIT, &mut (), &(), &mut |_| {});
+    let report = run::report(&rig, &request, &ending, Vec::new()).expect("report");
+    check("run", &report);
+}
