@@ -103,7 +103,7 @@ impl Hw {
             self.threads[j].stores.last_drain = until.saturating_sub(1);
             return;
         }
-        let hit = self.caches.access(CachePort::Data, line, t);
+        let hit = self.caches.access(CachePort::Data, line, t, j);
         if !hit.is_some_and(|h| h.perm.can_write()) {
             self.threads[j].stores.is_head_waiting = true;
             self.request(j, line, true, CachePort::Data, t);
@@ -166,6 +166,7 @@ impl CorePort<'_> {
                 return self.wait(Pending::At(t));
             }
         }
+        self.hw.handles(t, Phase::Step);
         Ok(t)
     }
 
@@ -220,6 +221,7 @@ impl CorePort<'_> {
             self.hw.request(self.j, line, false, CachePort::Data, t);
             return self.wait(Pending::Line(line));
         };
+        self.note_touch(CachePort::Data, line, t);
         let latency = match hit.level {
             Level::L1 => l1,
             Level::L2 => u64::from(self.hw.config.timing.l2_latency),
@@ -231,6 +233,15 @@ impl CorePort<'_> {
         let from = if hit.level == Level::L1 { issue.max(hit.since.min(t)) } else { issue };
         self.performed(t, value, from + latency);
         Ok(value)
+    }
+
+    /// Keeps the uses of lines by an iteration that may be skipped later.
+    #[inline]
+    fn note_touch(&mut self, port: CachePort, line: LineAddr, t: u64) {
+        let spin = &mut self.hw.threads[self.j].spin;
+        if spin.is_recording {
+            spin.note_touch(port, line, t);
+        }
     }
 
     fn store_any(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<(), Wait> {
@@ -422,13 +433,14 @@ impl Port for CorePort<'_> {
         if th.stores.writes(line) {
             return self.wait(Pending::BufferEmpty);
         }
-        let Some(hit) = self.hw.caches.access(CachePort::Fetch, line, t) else {
+        let Some(hit) = self.hw.caches.access(CachePort::Fetch, line, t, self.j) else {
             if t >= self.hw.step_limit {
                 return self.wait(Pending::At(t));
             }
             self.hw.request(self.j, line, false, CachePort::Fetch, t);
             return self.wait(Pending::Line(line));
         };
+        self.note_touch(CachePort::Fetch, line, t);
         if hit.level == Level::L2 {
             let l2 = u64::from(self.hw.config.timing.l2_latency);
             self.hw.threads[self.j].score.redirect(t + l2);
@@ -497,6 +509,9 @@ impl Port for CorePort<'_> {
         if let Some(value) = self.hw.threads[self.j].device_value.take() {
             let t = self.hw.threads[self.j].now;
             self.performed(t, u128::from(value), t);
+            // Younger accesses come after an uncached one (X3).
+            let cur = &mut self.hw.threads[self.j].current;
+            cur.redirect = cur.redirect.max(t);
             return Ok(value);
         }
         let t = self.perform_drained()?;

@@ -16,6 +16,7 @@ impl<I: Isa> Core<I> {
     pub(crate) fn handle_next(&mut self, unit: &mut I::Unit, phys: &Phys) {
         let Some((key, item)) = self.hw.inbox.pop() else { return };
         let t = key.time;
+        self.hw.handled = key;
         self.hw.materialise_all(t);
         match item {
             CoreItem::Line { line, msg } => match msg {

@@ -159,6 +159,9 @@ pub struct Hw {
     pub(crate) limit: u64,
     /// As `limit`, for steps: bounded by the other items of the core too.
     pub(crate) step_limit: u64,
+    /// Key of the last handled item; of own items, and of accesses that performed inside a step,
+    /// only cycle and phase (K3).
+    pub(crate) handled: Key,
 }
 
 /// A core: its cpus and their surroundings.
@@ -194,6 +197,12 @@ impl Hw {
     #[inline]
     pub(crate) fn bound_steps(&mut self, cycle: u64) {
         self.step_limit = self.step_limit.min(cycle);
+    }
+
+    /// Notes that an own item of this cycle and phase is handled, or an access performs (K3).
+    #[inline]
+    pub(crate) fn handles(&mut self, cycle: u64, phase: Phase) {
+        (self.handled.time, self.handled.phase) = (cycle, phase);
     }
 
     /// Notes that a message leaves at `cycle`: nothing at or after its earliest consequence is
@@ -287,6 +296,7 @@ impl<I: Isa> Core<I> {
                 seq: 0,
                 limit: 0,
                 step_limit: 0,
+                handled: Key::FIRST,
             },
         };
         core.hw.update_shares();
@@ -300,6 +310,12 @@ impl<I: Isa> Core<I> {
     /// If the message is late, which is a model bug (K3).
     pub fn deliver(&mut self, mut key: Key, item: CoreItem) {
         key.time = self.hw.config.freq.edge_at_or_after(SimTime(key.time));
+        let handled = self.hw.handled;
+        assert!(
+            key > handled || handled == Key::FIRST,
+            "model bug: late message to core {}: {item:?} of {key:?} after {handled:?}",
+            self.hw.id.0
+        );
         self.hw.inbox.push(key, item);
     }
 
@@ -315,11 +331,12 @@ impl<I: Isa> Core<I> {
     pub fn run_until(&mut self, unit: &mut I::Unit, phys: &Phys, limit: SimTime) {
         self.hw.limit = self.hw.config.freq.edge_at_or_after(limit);
         loop {
-            let (time, _, due) = self.next_due();
+            let (time, phase, due) = self.next_due();
             if time >= self.hw.limit {
                 return;
             }
             self.hw.step_limit = self.hw.limit;
+            self.hw.handles(time, phase);
             match due {
                 Due::Inbox => self.handle_next(unit, phys),
                 Due::Timer(j) => self.handle_timer(j, time),
@@ -382,9 +399,11 @@ impl<I: Isa> Core<I> {
             }
             if th.stores.drain_time() <= time {
                 let at = th.stores.drain_time();
+                self.hw.handles(at, Phase::Drain);
                 self.handle_drain(j, at, phys);
                 continue;
             }
+            self.hw.handles(time, Phase::Step);
             self.step(j, time, unit, phys);
         }
     }
@@ -414,7 +433,10 @@ impl<I: Isa> Core<I> {
                 let th = &mut self.hw.threads[j];
                 assert!(th.pending != Pending::None, "model bug: an instruction waits for nothing");
                 th.begun = true;
-                th.spin.is_clean = false;
+                // A wait for the core's own limit is no event: it depends on the window.
+                if !matches!(th.pending, Pending::At(_)) {
+                    th.spin.is_clean = false;
+                }
             }
         }
     }

@@ -116,6 +116,7 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
     // A device is as far as the home of node 0.
     let to_home = place.llc_request + m.latency.llc_home(place.llc, 0);
     let window_ps = options.window_ps.unwrap_or(u64::MAX).min(m.window_ps()).max(1);
+    let window_ps = window_ps + options.mutant_window_ps;
     CoreConfig {
         freq,
         timing: core_timing(t, place.l1d.latency, l2.latency),

@@ -41,8 +41,9 @@ impl Machine {
         self.want(observer.wanted());
         let (a, b) = (self.topology.min_core_uncore(), self.topology.min_uncore_core());
         let window = self.options.window_ps.unwrap_or(u64::MAX).min(a + b).max(1);
-        let b = b.min(window);
         let a = a.min(window);
+        let b = b.min(window) + self.options.mutant_window_ps;
+        let window = window + self.options.mutant_window_ps;
         let mut envelopes = Vec::new();
         self.refresh_next();
         loop {
