@@ -82,10 +82,6 @@ impl Hw {
                 self.trigger(i, t);
                 self.bound_steps(0);
             }
-            if i != j && self.threads[i].run == RunState::Spinning {
-                self.materialise(i, t);
-                self.bound_steps(0);
-            }
         }
     }
 
@@ -99,6 +95,9 @@ impl Hw {
     pub(crate) fn drain(&mut self, j: usize, t: u64, phys: &Phys) {
         let Some(head) = self.threads[j].stores.head().copied() else { return };
         let line = head.line();
+        if self.disturbs_spin(j, CachePort::Data, line, t, true) {
+            return;
+        }
         if let Some(until) = self.sibling_wait(j, line, t, true) {
             self.threads[j].stores.last_drain = until.saturating_sub(1);
             return;
@@ -217,7 +216,10 @@ impl CorePort<'_> {
         if let Some(until) = self.hw.sibling_wait(self.j, line, t, false) {
             return self.wait(Pending::At(until));
         }
-        let Some(hit) = self.hw.caches.access(CachePort::Data, line, t) else {
+        if self.hw.disturbs_spin(self.j, CachePort::Data, line, t, false) {
+            return self.wait(Pending::At(t));
+        }
+        let Some(hit) = self.hw.caches.access(CachePort::Data, line, t, self.j) else {
             self.hw.request(self.j, line, false, CachePort::Data, t);
             return self.wait(Pending::Line(line));
         };
@@ -392,7 +394,10 @@ impl Port for CorePort<'_> {
         if let Some(until) = self.hw.sibling_wait(self.j, line, t, true) {
             return self.wait(Pending::At(until));
         }
-        let hit = self.hw.caches.access(CachePort::Data, line, t);
+        if self.hw.disturbs_spin(self.j, CachePort::Data, line, t, true) {
+            return self.wait(Pending::At(t));
+        }
+        let hit = self.hw.caches.access(CachePort::Data, line, t, self.j);
         if !hit.is_some_and(|h| h.perm.can_write()) {
             self.hw.request(self.j, line, true, CachePort::Data, t);
             return self.wait(Pending::Line(line));
@@ -432,6 +437,9 @@ impl Port for CorePort<'_> {
         // Code that this cpu has just written is fetched when it has left the store buffer.
         if th.stores.writes(line) {
             return self.wait(Pending::BufferEmpty);
+        }
+        if self.hw.disturbs_spin(self.j, CachePort::Fetch, line, t, false) {
+            return self.wait(Pending::At(t));
         }
         let Some(hit) = self.hw.caches.access(CachePort::Fetch, line, t, self.j) else {
             if t >= self.hw.step_limit {

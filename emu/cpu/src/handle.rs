@@ -12,7 +12,7 @@ use crate::thread::{Pending, PendingIpi};
 use crate::wait::{MonitorState, Signal, WakeCause};
 
 impl<I: Isa> Core<I> {
-    /// Handles the first message of the inbox. Every spin is made good first (S4).
+    /// Handles the first message of the inbox.
     pub(crate) fn handle_next(&mut self, unit: &mut I::Unit, phys: &Phys) {
         let Some((key, item)) = self.hw.inbox.pop() else { return };
         let t = key.time;
@@ -122,7 +122,6 @@ impl<I: Isa> Core<I> {
     }
 
     pub(crate) fn handle_timer(&mut self, j: usize, t: u64) {
-        self.hw.materialise_all(t);
         let freq = self.hw.config.freq;
         let next = self.isas[j].timer(freq.edge(t));
         let th = &mut self.hw.threads[j];
@@ -131,7 +130,6 @@ impl<I: Isa> Core<I> {
     }
 
     pub(crate) fn handle_deadline(&mut self, j: usize, t: u64) {
-        self.hw.materialise_all(t);
         self.hw.leave_wait(j, t, WakeCause::Timeout);
     }
 
@@ -139,18 +137,23 @@ impl<I: Isa> Core<I> {
         self.hw.drain(j, t, phys);
     }
 
-    /// Brings counters up to `t`, at a cut: spins are made good.
-    pub fn settle(&mut self, t: SimTime) {
+    /// Brings every cpu up to `t`, at a cut: spins are made good.
+    pub fn settle(&mut self, unit: &mut I::Unit, phys: &Phys, t: SimTime) {
         let cycle = self.hw.config.freq.edge_at_or_after(t);
-        self.hw.materialise_all(cycle);
+        if self.hw.materialise_all(cycle) {
+            self.run_until(unit, phys, t);
+        }
     }
 }
 
 impl Hw {
-    fn materialise_all(&mut self, t: u64) {
+    /// Makes every spin good up to cycle `t`; returns whether there was one.
+    pub(crate) fn materialise_all(&mut self, t: u64) -> bool {
+        let mut any = false;
         for j in 0..self.threads.len() {
-            self.materialise(j, t);
+            any |= self.materialise(j, t);
         }
+        any
     }
 
     /// A snoop is answered when it is handled (L3), or when the hold on its line ends (L4).

@@ -21,7 +21,7 @@ impl<I: Isa> Core<I> {
         if self.hw.wanted.wakes {
             self.hw.event(j, t, Event::IdleEnter { state: request.state });
         }
-        self.hw.update_shares();
+        self.hw.share_due = t;
         self.hw.flush_if_asked(t);
         let is_triggered = request.reason == WaitReason::Monitor
             && !matches!(self.hw.threads[j].monitor, MonitorState::Armed(_));
@@ -161,6 +161,10 @@ impl Hw {
 
     /// Siblings share width and window while both run (C4). A spinning sibling runs.
     pub(crate) fn update_shares(&mut self) {
+        self.share_due = u64::MAX;
+        if self.threads.len() == 1 {
+            return;
+        }
         let is_up =
             |th: &crate::thread::Thread| matches!(th.run, RunState::Running | RunState::Spinning);
         let running = self.threads.iter().filter(|th| is_up(th)).count();

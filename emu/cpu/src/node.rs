@@ -17,6 +17,7 @@ use crate::points::Watch;
 use crate::port::{DeviceAccess, Target};
 use crate::spin::Snapshot;
 use crate::thread::{Pending, RunState, Thread};
+use crate::timing::Class;
 use crate::wait::{Signal, WaitReason, WaitRequest};
 
 /// What reaches a core.
@@ -159,6 +160,8 @@ pub struct Hw {
     pub(crate) limit: u64,
     /// As `limit`, for steps: bounded by the other items of the core too.
     pub(crate) step_limit: u64,
+    /// Cycle at which the siblings' shares change, as one has gone to sleep.
+    pub(crate) share_due: u64,
     /// Key of the last handled item; of own items, and of accesses that performed inside a step,
     /// only cycle and phase (K3).
     pub(crate) handled: Key,
@@ -179,6 +182,7 @@ enum Due {
     Deadline(usize),
     Drain(usize),
     Step(usize),
+    Share,
 }
 
 impl Hw {
@@ -296,6 +300,7 @@ impl<I: Isa> Core<I> {
                 seq: 0,
                 limit: 0,
                 step_limit: 0,
+                share_due: u64::MAX,
                 handled: Key::FIRST,
             },
         };
@@ -336,6 +341,11 @@ impl<I: Isa> Core<I> {
                 return;
             }
             self.hw.step_limit = self.hw.limit;
+            let is_own = matches!(due, Due::Drain(_) | Due::Step(_));
+            if !is_own && self.hw.materialise_all(time) {
+                // Its steps before the item come first (S4).
+                continue;
+            }
             self.hw.handles(time, phase);
             match due {
                 Due::Inbox => self.handle_next(unit, phys),
@@ -343,6 +353,7 @@ impl<I: Isa> Core<I> {
                 Due::Deadline(j) => self.handle_deadline(j, time),
                 Due::Drain(j) => self.handle_drain(j, time, phys),
                 Due::Step(j) => self.run_steps(j, unit, phys),
+                Due::Share => self.hw.update_shares(),
             }
         }
     }
@@ -362,6 +373,7 @@ impl<I: Isa> Core<I> {
             consider(th.stores.drain_time(), Phase::Drain, Due::Drain(j));
             consider(th.step_time(), Phase::Step, Due::Step(j));
         }
+        consider(self.hw.share_due, Phase::HoldEnd, Due::Share);
         best
     }
 
@@ -378,6 +390,7 @@ impl<I: Isa> Core<I> {
     /// First cycle at which something other than a step or drain of cpu `j` is due.
     fn others_limit(&self, j: usize) -> u64 {
         let mut limit = self.hw.inbox.next_key().time.min(self.hw.threads[j].timer);
+        limit = limit.min(self.hw.share_due);
         for (i, th) in self.hw.threads.iter().enumerate() {
             if i != j {
                 let step = th.step_time().saturating_add(u64::from(j < i));
@@ -453,6 +466,10 @@ impl<I: Isa> Core<I> {
         }
         if cur.serialises {
             th.score.redirect(retire);
+        }
+        // PAUSE holds younger instructions back, whatever they need.
+        if cur.timing.class == Class::Pause {
+            th.score.redirect(complete);
         }
         th.score.redirect(cur.redirect);
         if !th.stores.is_empty() {

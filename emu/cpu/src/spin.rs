@@ -3,7 +3,10 @@
 //! handled, with the cycles, counters and end state of stepping.
 //!
 //! Not elided: loops with a store, an atomic, a time read or a watched point; loops whose state
-//! changes (counters, deadlines); loops that reorder a cache set.
+//! changes (counters, deadlines).
+
+use emu_mem::cache::Port as CachePort;
+use emu_sim::LineAddr;
 
 use crate::isa::Isa;
 use crate::node::{Core, Hw};
@@ -19,8 +22,16 @@ const FIRST_TRY: u32 = 3;
 /// Longest time between two looks, in iterations.
 const TRY_MAX: u32 = 1 << 12;
 
+/// A use of a line.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    port: CachePort,
+    line: LineAddr,
+    at: u64,
+}
+
 /// What is known of the loop that a cpu is in.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Spin {
     head: u64,
     /// Nothing happened in this iteration that S1 excludes.
@@ -32,6 +43,25 @@ pub(crate) struct Spin {
     base: u64,
     period: u64,
     count: u64,
+    /// The uses of lines are kept in `touches`.
+    pub(crate) is_recording: bool,
+    touches: Vec<Touch>,
+}
+
+impl Spin {
+    pub(crate) fn note_touch(&mut self, port: CachePort, line: LineAddr, at: u64) {
+        // A loop of more accesses than this is no spin.
+        if self.touches.len() < 2 * LOOP_INSTRUCTIONS as usize {
+            self.touches.push(Touch { port, line, at });
+        } else {
+            self.is_clean = false;
+        }
+    }
+
+    fn record(&mut self, is_recording: bool) {
+        self.is_recording = is_recording;
+        self.touches.clear();
+    }
 }
 
 /// The state of a cpu at a loop head.
@@ -56,6 +86,7 @@ impl<I: Isa> Core<I> {
             spin.head = head;
             spin.streak = 0;
             spin.next_try = FIRST_TRY;
+            spin.record(false);
             self.snapshots[j] = None;
             return;
         }
@@ -82,6 +113,7 @@ impl<I: Isa> Core<I> {
                 cache_changes: hw.caches.changes(),
                 instructions: th.counters.instructions,
             }));
+            hw.threads[j].spin.record(true);
             return;
         };
         let period = th.now - before.now;
@@ -94,20 +126,22 @@ impl<I: Isa> Core<I> {
         let spin = &mut hw.threads[j].spin;
         if repeats {
             (spin.base, spin.period, spin.count) = (base, period, count);
+            spin.is_recording = false;
             hw.threads[j].run = RunState::Spinning;
         } else {
             spin.next_try = spin.streak + (spin.streak * 2).min(TRY_MAX);
+            spin.record(false);
         }
     }
 }
 
 impl Hw {
     /// Ends the spin of cpu `j`, if it spins: all iterations whose head lies before cycle `t` are
-    /// made good; the rest is stepped.
-    pub(crate) fn materialise(&mut self, j: usize, t: u64) {
+    /// made good; the rest is stepped. Returns whether it did.
+    pub(crate) fn materialise(&mut self, j: usize, t: u64) -> bool {
         let th = &mut self.threads[j];
         if th.run != RunState::Spinning {
-            return;
+            return false;
         }
         let spin = &mut th.spin;
         let n = if t > spin.base { (t - 1 - spin.base) / spin.period } else { 0 };
@@ -117,6 +151,44 @@ impl Hw {
         th.counters.elided += n * spin.count;
         spin.streak = 0;
         spin.next_try = FIRST_TRY;
+        let by = n * spin.period;
+        for touch in &spin.touches {
+            if n > 0 {
+                self.caches.touch(touch.port, touch.line, touch.at + by, j);
+            }
+        }
+        spin.record(false);
         th.run = RunState::Running;
+        true
+    }
+
+    /// Whether an access of cpu `j` at cycle `t` concerns a loop that its sibling skips: a write to
+    /// a line of the loop, or a victim that may have to be chosen. The sibling is then made good,
+    /// and its steps before `t` come first.
+    #[inline]
+    pub(crate) fn disturbs_spin(
+        &mut self,
+        j: usize,
+        port: CachePort,
+        line: LineAddr,
+        t: u64,
+        write: bool,
+    ) -> bool {
+        if self.threads.len() == 1 {
+            return false;
+        }
+        let mut disturbs = false;
+        for i in (0..self.threads.len()).filter(|i| *i != j) {
+            if self.threads[i].run == RunState::Spinning
+                && (write && self.threads[i].spin.touches.iter().any(|touch| touch.line == line)
+                    || !self.caches.is_in_l1(port, line))
+            {
+                disturbs |= self.materialise(i, t);
+            }
+        }
+        if disturbs {
+            self.bound_steps(0);
+        }
+        disturbs
     }
 }

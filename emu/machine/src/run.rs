@@ -345,7 +345,7 @@ impl Machine {
     fn finish<O: Observer>(&mut self, end: u64, until: &Until, observer: &mut O) -> Stop {
         self.now = SimTime(end);
         for core in &mut self.cores {
-            core.settle(SimTime(end));
+            core.settle(&mut self.unit, &self.phys, SimTime(end));
         }
         self.flush_records(SimTime::NEVER, observer);
         match self.stop.take() {

@@ -24,18 +24,27 @@ fn kernel() -> Image {
 
 /// Runs the kernel to its exit; returns the trace, closed by each cpu's counters and registers.
 fn trace(machine: &str, args: &str, options: Options) -> Vec<String> {
-    let topology = topology::Machine::load(machine, &[]).unwrap();
+    let (name, overrides) = match machine.split_once('+') {
+        Some((name, smt)) => (name, vec![format!("smp.smt={smt}")]),
+        None => (machine, Vec::new()),
+    };
+    let topology = topology::Machine::load(name, &overrides).unwrap();
+    let elides = options.elide_spins;
     let mut machine = Machine::new(&topology, options).unwrap();
     machine.load(&kernel(), args).unwrap();
     let mut lines = Lines::default();
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let stop = machine.run(&until, &mut lines);
     assert_eq!(stop, Stop::Exit { code: 0 }, "{}", String::from_utf8_lossy(machine.console()));
+    let is_eliding = machine.topology().cpus.len() > 1 && args.contains("idle=poll") && elides;
+    let mut elided = 0;
     for cpu in (0..machine.cpus() as u32).map(CpuId) {
+        elided += machine.counters(cpu).elided;
         let mut counters = machine.counters(cpu);
         counters.elided = 0;
         lines.0.push(format!("{cpu} {counters:?} {:x?}", machine.cpu(cpu).state));
     }
+    assert!(!is_eliding || elided > 0, "no spin was skipped");
     lines.0
 }
 
@@ -62,6 +71,7 @@ fn the_window_and_the_order_of_the_host_change_nothing() {
         ("quad", STORM.to_owned() + " idle=halt"),
         ("quad", STORM.to_owned() + " idle=poll call_idle=notify_ipi"),
         ("smp-6", STORM.to_owned() + " cpulist=0,2,4"),
+        ("smp-8+2", STORM.to_owned() + " cpulist=0,2,4 idle=poll"),
     ] {
         let reference = trace(machine, &args, Options::default());
         for window in [1, 777, 4_000] {

@@ -1,8 +1,8 @@
 //! Tags of the private caches of one core. Permission belongs to the core; which cache holds a
 //! line is timing only, and values are elsewhere (`phys`).
 //!
-//! The L2 includes both L1s. Each set is kept in order of recency, most recent first: order, not
-//! stamps, so that two states of a spinning core compare equal (`engine.md` S2).
+//! The L2 includes both L1s. The victim is the line used longest ago. Uses carry the time of the
+//! access, so that those of skipped spin iterations can be made up exactly (`engine.md` S4).
 //!
 //! Not modelled: prefetchers, banks, way prediction, fill-buffer occupancy of L1.
 
@@ -21,21 +21,18 @@ pub struct Geometry {
 
 const EMPTY: u64 = u64::MAX;
 
-/// One tag: a line, and since when (core cycle) it is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot {
-    /// Line number shifted left by two, permission below; `EMPTY` when free.
-    tag: u64,
-    since: u64,
-}
-
 #[derive(Clone, Debug)]
 struct Tags {
-    slots: Vec<Slot>,
+    /// Line number shifted left by two, permission below; `EMPTY` when free. By set, then way.
+    tags: Vec<u64>,
+    /// When each was used last.
+    stamps: Vec<u64>,
+    /// Since when (core cycle) each is there.
+    since: Vec<u64>,
     ways: usize,
     set_mask: u64,
-    /// Grows when an order changes.
-    moves: u64,
+    /// Grows when a line comes or goes.
+    changes: u64,
 }
 
 const PERMS: [Perm; 3] = [Perm::Read, Perm::Exclusive, Perm::Modified];
@@ -46,59 +43,63 @@ fn pack(line: LineAddr, perm: Perm) -> u64 {
 
 impl Tags {
     fn new(g: Geometry) -> Tags {
-        let free = Slot { tag: EMPTY, since: 0 };
+        let slots = g.sets as usize * g.ways as usize;
         Tags {
-            slots: vec![free; g.sets as usize * g.ways as usize],
+            tags: vec![EMPTY; slots],
+            stamps: vec![0; slots],
+            since: vec![0; slots],
             ways: g.ways as usize,
             set_mask: u64::from(g.sets) - 1,
-            moves: 0,
+            changes: 0,
         }
     }
 
     #[inline]
-    fn set(&mut self, line: LineAddr) -> &mut [Slot] {
-        let base = (line.0 & self.set_mask) as usize * self.ways;
-        &mut self.slots[base..base + self.ways]
+    fn base(&self, line: LineAddr) -> usize {
+        (line.0 & self.set_mask) as usize * self.ways
     }
 
-    /// Finds the line and makes it the most recent.
+    /// The slot that holds the line.
     #[inline]
-    fn touch(&mut self, line: LineAddr) -> Option<&mut Slot> {
-        let base = (line.0 & self.set_mask) as usize * self.ways;
-        let set = &mut self.slots[base..base + self.ways];
-        if set[0].tag >> 2 == line.0 {
-            return Some(&mut set[0]);
-        }
-        let way = set.iter().position(|s| s.tag >> 2 == line.0)?;
-        set[..=way].rotate_right(1);
-        self.moves += 1;
-        Some(&mut set[0])
+    fn find(&self, line: LineAddr) -> Option<usize> {
+        let base = self.base(line);
+        let set = &self.tags[base..base + self.ways];
+        set.iter().position(|tag| tag >> 2 == line.0).map(|way| base + way)
     }
 
-    fn find(&mut self, line: LineAddr) -> Option<&mut Slot> {
-        self.set(line).iter_mut().find(|s| s.tag >> 2 == line.0)
+    fn perm(&self, slot: usize) -> Perm {
+        PERMS[(self.tags[slot] & 3) as usize]
     }
 
-    /// Puts the line first; returns the slot that fell out, if it held a line.
-    fn insert(&mut self, line: LineAddr, perm: Perm, since: u64) -> Option<Slot> {
-        self.moves += 1;
-        let set = self.set(line);
-        let way = set.iter().position(|s| s.tag == EMPTY).unwrap_or(set.len() - 1);
-        let out = set[way];
-        set[way] = Slot { tag: pack(line, perm), since };
-        set[..=way].rotate_right(1);
-        (out.tag != EMPTY).then_some(out)
+    /// Puts the line in place of the one used longest ago; returns that, if there was one.
+    fn insert(&mut self, line: LineAddr, perm: Perm, stamp: u64, since: u64) -> Option<Victim> {
+        self.changes += 1;
+        let base = self.base(line);
+        let is_free = |slot: &usize| self.tags[*slot] == EMPTY;
+        let slots = base..base + self.ways;
+        let slot = slots
+            .clone()
+            .find(is_free)
+            .or_else(|| slots.min_by_key(|slot| self.stamps[*slot]))
+            .unwrap_or(base);
+        let out = self.tags[slot];
+        let victim = (out != EMPTY).then(|| self.victim(slot));
+        self.tags[slot] = pack(line, perm);
+        self.stamps[slot] = stamp;
+        self.since[slot] = since;
+        victim
     }
 
-    fn remove(&mut self, line: LineAddr) -> Option<Slot> {
-        let set = self.set(line);
-        let way = set.iter().position(|s| s.tag >> 2 == line.0)?;
-        let out = set[way];
-        set[way..].rotate_left(1);
-        let last = set.len() - 1;
-        set[last] = Slot { tag: EMPTY, since: 0 };
-        self.moves += 1;
-        Some(out)
+    fn victim(&self, slot: usize) -> Victim {
+        Victim { line: LineAddr(self.tags[slot] >> 2), perm: self.perm(slot) }
+    }
+
+    fn remove(&mut self, line: LineAddr) -> Option<Perm> {
+        let slot = self.find(line)?;
+        let perm = self.perm(slot);
+        self.tags[slot] = EMPTY;
+        self.changes += 1;
+        Some(perm)
     }
 }
 
@@ -155,59 +156,83 @@ impl PrivateCaches {
         PrivateCaches { l1d: Tags::new(l1d), l1i: Tags::new(l1i), l2: Tags::new(l2) }
     }
 
-    /// Looks a line up for an access at core cycle `now` and makes it the most recent.
+    /// Looks a line up for an access of sibling `smt` at core cycle `now`.
     #[inline]
-    pub fn access(&mut self, port: Port, line: LineAddr, now: u64) -> Option<Hit> {
+    pub fn access(&mut self, port: Port, line: LineAddr, now: u64, smt: usize) -> Option<Hit> {
         let l1 = if port == Port::Data { &mut self.l1d } else { &mut self.l1i };
-        if let Some(slot) = l1.touch(line) {
-            let perm = PERMS[(slot.tag & 3) as usize];
-            return Some(Hit { level: Level::L1, perm, since: slot.since });
+        if let Some(slot) = l1.find(line) {
+            l1.stamps[slot] = stamp(now, smt);
+            return Some(Hit { level: Level::L1, perm: l1.perm(slot), since: l1.since[slot] });
         }
-        self.access_l2(port, line, now)
+        self.access_l2(port, line, now, smt)
     }
 
     #[cold]
-    fn access_l2(&mut self, port: Port, line: LineAddr, now: u64) -> Option<Hit> {
-        let slot = self.l2.touch(line)?;
-        let perm = PERMS[(slot.tag & 3) as usize];
+    fn access_l2(&mut self, port: Port, line: LineAddr, now: u64, smt: usize) -> Option<Hit> {
+        let slot = self.l2.find(line)?;
+        self.l2.stamps[slot] = stamp(now, smt);
+        let perm = self.l2.perm(slot);
         let l1 = if port == Port::Data { &mut self.l1d } else { &mut self.l1i };
-        l1.insert(line, perm, now);
+        l1.insert(line, perm, stamp(now, smt), now);
         Some(Hit { level: Level::L2, perm, since: now })
     }
 
-    /// Permission of the core on a line, order untouched.
+    /// Whether a first level holds the line; no use of it.
+    #[inline]
     #[must_use]
-    pub fn perm(&mut self, line: LineAddr) -> Option<Perm> {
-        self.l2.find(line).map(|s| PERMS[(s.tag & 3) as usize])
+    pub fn is_in_l1(&self, port: Port, line: LineAddr) -> bool {
+        let l1 = if port == Port::Data { &self.l1d } else { &self.l1i };
+        l1.find(line).is_some()
+    }
+
+    /// Makes up for a use of a line in the first level by a skipped iteration.
+    pub fn touch(&mut self, port: Port, line: LineAddr, now: u64, smt: usize) {
+        let l1 = if port == Port::Data { &mut self.l1d } else { &mut self.l1i };
+        if let Some(slot) = l1.find(line) {
+            l1.stamps[slot] = l1.stamps[slot].max(stamp(now, smt));
+        }
+    }
+
+    /// Permission of the core on a line; no use of it.
+    #[inline]
+    #[must_use]
+    pub fn perm(&self, line: LineAddr) -> Option<Perm> {
+        if let Some(slot) = self.l1d.find(line) {
+            return Some(self.l1d.perm(slot));
+        }
+        self.l2.find(line).map(|slot| self.l2.perm(slot))
     }
 
     /// Installs a granted line at core cycle `now`; returns what had to leave.
     pub fn fill(&mut self, port: Port, line: LineAddr, perm: Perm, now: u64) -> Option<Victim> {
-        let victim = match self.l2.touch(line) {
+        let victim = match self.l2.find(line) {
             Some(slot) => {
-                slot.tag = pack(line, perm);
+                self.l2.tags[slot] = pack(line, perm);
+                self.l2.stamps[slot] = stamp(now, 0);
                 None
             }
-            None => self.l2.insert(line, perm, now),
+            None => self.l2.insert(line, perm, stamp(now, 0), now),
         };
+        if let Some(victim) = victim {
+            self.l1d.remove(victim.line);
+            self.l1i.remove(victim.line);
+        }
         self.set_l1(line, perm);
         let l1 = if port == Port::Data { &mut self.l1d } else { &mut self.l1i };
-        match l1.touch(line) {
-            Some(slot) => slot.since = now,
-            None => drop(l1.insert(line, perm, now)),
+        match l1.find(line) {
+            Some(slot) => {
+                l1.since[slot] = now;
+                l1.stamps[slot] = stamp(now, 0);
+            }
+            None => drop(l1.insert(line, perm, stamp(now, 0), now)),
         }
-        victim.map(|s| {
-            let line = LineAddr(s.tag >> 2);
-            self.l1d.remove(line);
-            self.l1i.remove(line);
-            Victim { line, perm: PERMS[(s.tag & 3) as usize] }
-        })
+        victim
     }
 
     fn set_l1(&mut self, line: LineAddr, perm: Perm) {
         for l1 in [&mut self.l1d, &mut self.l1i] {
             if let Some(slot) = l1.find(line) {
-                slot.tag = pack(line, perm);
+                l1.tags[slot] = pack(line, perm);
             }
         }
     }
@@ -216,12 +241,12 @@ impl PrivateCaches {
     #[inline]
     pub fn set_modified(&mut self, line: LineAddr) {
         if let Some(slot) = self.l1d.find(line)
-            && slot.tag & 3 == Perm::Modified as u64
+            && self.l1d.perm(slot) == Perm::Modified
         {
             return;
         }
         if let Some(slot) = self.l2.find(line) {
-            slot.tag = pack(line, Perm::Modified);
+            self.l2.tags[slot] = pack(line, Perm::Modified);
         }
         self.set_l1(line, Perm::Modified);
     }
@@ -229,31 +254,37 @@ impl PrivateCaches {
     /// Reduces an owned line to readable. Returns the permission it had.
     pub fn reduce(&mut self, line: LineAddr) -> Option<Perm> {
         let slot = self.l2.find(line)?;
-        let had = PERMS[(slot.tag & 3) as usize];
-        slot.tag = pack(line, Perm::Read);
+        let had = self.l2.perm(slot);
+        self.l2.tags[slot] = pack(line, Perm::Read);
         self.set_l1(line, Perm::Read);
         Some(had)
     }
 
     /// Ends the copy. Returns the permission it had.
     pub fn remove(&mut self, line: LineAddr) -> Option<Perm> {
-        let slot = self.l2.remove(line)?;
+        let had = self.l2.remove(line)?;
         self.l1d.remove(line);
         self.l1i.remove(line);
-        Some(PERMS[(slot.tag & 3) as usize])
+        Some(had)
     }
 
     /// Every line present with its permission, in order of sets.
     pub fn lines(&self) -> impl Iterator<Item = (LineAddr, Perm)> + '_ {
-        let held = self.l2.slots.iter().filter(|s| s.tag != EMPTY);
-        held.map(|s| (LineAddr(s.tag >> 2), PERMS[(s.tag & 3) as usize]))
+        let held = (0..self.l2.tags.len()).filter(|slot| self.l2.tags[*slot] != EMPTY);
+        held.map(|slot| (LineAddr(self.l2.tags[slot] >> 2), self.l2.perm(slot)))
     }
 
-    /// Grows whenever the content or the order of recency changes.
+    /// Grows whenever a line comes or goes.
     #[must_use]
     pub fn changes(&self) -> u64 {
-        self.l1d.moves + self.l1i.moves + self.l2.moves
+        self.l1d.changes + self.l1i.changes + self.l2.changes
     }
+}
+
+/// Order of uses: by cycle, siblings by index.
+#[inline]
+fn stamp(now: u64, smt: usize) -> u64 {
+    now << 3 | smt as u64
 }
 
 #[cfg(test)]
@@ -272,11 +303,11 @@ mod tests {
             assert_eq!(c.fill(Port::Data, LineAddr(n * 2), Perm::Exclusive, n), None);
         }
         // L1 set 0 holds the two latest.
-        assert_eq!(c.access(Port::Data, LineAddr(6), 9).map(|h| h.level), Some(Level::L1));
-        assert_eq!(c.access(Port::Data, LineAddr(0), 9).map(|h| h.level), Some(Level::L2));
+        assert_eq!(c.access(Port::Data, LineAddr(6), 9, 0).map(|h| h.level), Some(Level::L1));
+        assert_eq!(c.access(Port::Data, LineAddr(0), 9, 0).map(|h| h.level), Some(Level::L2));
         let victim = c.fill(Port::Data, LineAddr(8), Perm::Read, 10);
         assert_eq!(victim, Some(Victim { line: LineAddr(2), perm: Perm::Exclusive }));
-        assert_eq!(c.access(Port::Data, LineAddr(2), 11), None);
+        assert_eq!(c.access(Port::Data, LineAddr(2), 11, 0), None);
     }
 
     #[test]
@@ -286,19 +317,20 @@ mod tests {
         c.set_modified(LineAddr(1));
         assert_eq!(c.perm(LineAddr(1)), Some(Perm::Modified));
         assert_eq!(c.reduce(LineAddr(1)), Some(Perm::Modified));
-        assert_eq!(c.access(Port::Data, LineAddr(1), 0).map(|h| h.perm), Some(Perm::Read));
+        assert_eq!(c.access(Port::Data, LineAddr(1), 0, 0).map(|h| h.perm), Some(Perm::Read));
         assert_eq!(c.remove(LineAddr(1)), Some(Perm::Read));
         assert_eq!(c.perm(LineAddr(1)), None);
     }
 
     #[test]
-    fn touching_the_most_recent_line_changes_nothing() {
+    fn a_use_changes_the_victim_and_nothing_else() {
         let mut c = small();
-        c.fill(Port::Data, LineAddr(1), Perm::Read, 0);
-        let before = c.changes();
-        for _ in 0..3 {
-            c.access(Port::Data, LineAddr(1), 5);
+        for n in 0..4 {
+            c.fill(Port::Data, LineAddr(n * 2), Perm::Read, n);
         }
+        let before = c.changes();
+        c.access(Port::Data, LineAddr(6), 5, 0);
+        c.access(Port::Data, LineAddr(4), 6, 0);
         assert_eq!(c.changes(), before);
     }
 }
