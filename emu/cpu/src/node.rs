@@ -331,6 +331,12 @@ impl<I: Isa> Core<I> {
         if time == u64::MAX { SimTime::NEVER } else { self.hw.config.freq.edge(time) }
     }
 
+    /// Time of the last item that was handled.
+    #[must_use]
+    pub fn last_time(&self) -> SimTime {
+        self.hw.config.freq.edge(self.hw.handled.time)
+    }
+
     /// Handles every item before `limit`, in key order, or fewer when a message of its own may
     /// have consequences before it. What leaves is in [`Core::take_out`].
     pub fn run_until(&mut self, unit: &mut I::Unit, phys: &Phys, limit: SimTime) {

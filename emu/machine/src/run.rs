@@ -6,7 +6,7 @@
 //! `next uncore item + b`, `next item of any other core + W` and `its own first message + W`.
 //! The bounds are tight; none of them changes a result (D7).
 
-use emu_cpu::node::{CoreItem, Out};
+use emu_cpu::node::{Core, CoreItem, Out};
 use emu_cpu::port::{DeviceAccess, Target};
 use emu_cpu::thread::RunState;
 use emu_cpu::wait::Signal;
@@ -59,12 +59,15 @@ impl Machine {
             }
             let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
             let uncore = self.uncore.next_key().time;
-            if first.min(uncore) >= end {
-                return self.finish(end, until, observer);
-            }
-            if first == u64::MAX && uncore == u64::MAX {
+            // A limit does not hide that nothing can ever happen any more.
+            if first == u64::MAX && uncore == u64::MAX && self.stop.is_none() {
+                let last = self.cores.iter().map(Core::last_time).max();
+                self.now = self.now.max(last.unwrap_or(SimTime::ZERO));
                 self.flush_records(SimTime::NEVER, observer);
                 return Stop::Stalled;
+            }
+            if first.min(uncore) >= end {
+                return self.finish(end, until, observer);
             }
             let reach = uncore.saturating_add(b).min(end);
             let limit = reach.min(first.saturating_add(window));
