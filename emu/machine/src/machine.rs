@@ -305,6 +305,12 @@ impl Machine {
         u64::from_le_bytes(bytes)
     }
 
+    /// Overwrites guest memory between two runs: for loaders and debuggers. Caches hold no data,
+    /// so every cpu sees it; no monitor triggers.
+    pub fn write_guest(&mut self, pa: u64, bytes: &[u8]) {
+        self.phys.write_bytes(PhysAddr(pa), bytes);
+    }
+
     /// Pages of guest memory that take host memory.
     #[must_use]
     pub fn touched_pages(&self) -> usize {
