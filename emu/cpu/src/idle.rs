@@ -120,15 +120,19 @@ impl Hw {
 
     /// Once every cpu of the core is in a state that loses the caches, they are emptied.
     fn flush_if_asked(&mut self, t: u64) {
-        let flushes = |th: &crate::thread::Thread| match th.run {
-            RunState::Waiting(w) => w
-                .request
-                .state
-                .and_then(|s| self.config.idle.get(usize::from(s)))
-                .is_some_and(|s| s.flushes),
-            _ => false,
+        let flushes = |w: &Wait| {
+            let state = w.request.state.and_then(|s| self.config.idle.get(usize::from(s)));
+            state.is_some_and(|s| s.flushes)
         };
-        if !self.threads.iter().all(flushes) {
+        // A cpu that was not started, or has shut down, keeps no cache alive.
+        let is_down = |th: &crate::thread::Thread| match th.run {
+            RunState::Waiting(w) => w.request.reason == WaitReason::Startup || flushes(&w),
+            RunState::Shutdown => true,
+            RunState::Running | RunState::Spinning => false,
+        };
+        let is_asked =
+            |th: &crate::thread::Thread| matches!(th.run, RunState::Waiting(w) if flushes(&w));
+        if !self.threads.iter().all(is_down) || !self.threads.iter().any(is_asked) {
             return;
         }
         let held: Vec<_> = self.caches.lines().collect();
