@@ -331,6 +331,12 @@ impl<I: Isa> Core<I> {
         if time == u64::MAX { SimTime::NEVER } else { self.hw.config.freq.edge(time) }
     }
 
+    /// Whether a cpu repeats a loop whose iterations are skipped.
+    #[must_use]
+    pub fn is_spinning(&self) -> bool {
+        self.hw.threads.iter().any(|th| th.run == RunState::Spinning)
+    }
+
     /// Time of the last item that was handled.
     #[must_use]
     pub fn last_time(&self) -> SimTime {

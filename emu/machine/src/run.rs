@@ -59,8 +59,9 @@ impl Machine {
             }
             let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
             let uncore = self.uncore.next_key().time;
-            // A limit does not hide that nothing can ever happen any more.
-            if first == u64::MAX && uncore == u64::MAX && self.stop.is_none() {
+            // A limit does not hide that nothing can ever happen any more. A spin goes on.
+            let is_quiet = first == u64::MAX && uncore == u64::MAX && self.stop.is_none();
+            if is_quiet && (end == u64::MAX || !self.cores.iter().any(Core::is_spinning)) {
                 let last = self.cores.iter().map(Core::last_time).max();
                 self.now = self.now.max(last.unwrap_or(SimTime::ZERO));
                 self.flush_records(SimTime::NEVER, observer);
