@@ -19,7 +19,7 @@ impl Observer for Lines {
 
 fn kernel() -> Image {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images/x86_64/kern.elf");
-    Image::from_elf(&std::fs::read(path).unwrap(), None).unwrap()
+    Image::from_elf(&std::fs::read(path).expect("an image"), None).expect("a good one")
 }
 
 /// Runs the kernel to its exit; returns the trace, closed by each cpu's counters and registers.
@@ -28,10 +28,10 @@ fn trace(machine: &str, args: &str, options: Options) -> Vec<String> {
         Some((name, smt)) => (name, vec![format!("smp.smt={smt}")]),
         None => (machine, Vec::new()),
     };
-    let topology = topology::Machine::load(name, &overrides).unwrap();
+    let topology = topology::Machine::load(name, &overrides).expect("a machine");
     let elides = options.elide_spins;
-    let mut machine = Machine::new(&topology, options).unwrap();
-    machine.load(&kernel(), args).unwrap();
+    let mut machine = Machine::new(&topology, options).expect("it is built");
+    machine.load(&kernel(), args).expect("the kernel fits");
     let mut lines = Lines::default();
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let stop = machine.run(&until, &mut lines);

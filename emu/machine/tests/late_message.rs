@@ -12,12 +12,12 @@ const STORM: &str = "bench=ipistorm numipi=40 warmup=5 cpulist=0 offset=1";
 /// the window, with a window of W and `beyond` picoseconds. The panic's text, if it ends so.
 fn storm(beyond: u64, shuffle_host: Option<u64>) -> Result<Stop, String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images/x86_64/kern.elf");
-    let image = Image::from_elf(&std::fs::read(path).unwrap(), None).unwrap();
-    let mut topology = topology::Machine::load("quad", &[]).unwrap();
+    let image = Image::from_elf(&std::fs::read(path).expect("an image"), None).expect("a good one");
+    let mut topology = topology::Machine::load("quad", &[]).expect("a machine");
     topology.latency.llc_service = 0;
     let options = Options { mutant_window_ps: beyond, shuffle_host, ..Options::default() };
-    let mut machine = Machine::new(&topology, options).unwrap();
-    machine.load(&image, STORM).unwrap();
+    let mut machine = Machine::new(&topology, options).expect("it is built");
+    machine.load(&image, STORM).expect("the kernel fits");
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let run = AssertUnwindSafe(|| machine.run(&until, &mut ()));
     catch_unwind(run).map_err(|panic| *panic.downcast::<String>().expect("a formatted message"))

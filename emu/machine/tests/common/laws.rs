@@ -1,0 +1,28 @@
+//! Laws of the machine's own counters, which hold at the end of every run of anything
+//! (`seams.md` 4).
+
+use emu_machine::Machine;
+use emu_sim::CpuId;
+
+/// Checks: IPIs sent = taken + merged + pending + dropped + under way; waits entered = ended +
+/// lasting; and per cpu that pending time while masked is part of pending time.
+pub(crate) fn check(machine: &Machine) {
+    let (mut sent, mut arrived, mut pending) = (0, 0, 0);
+    for cpu in (0..machine.cpus() as u32).map(CpuId) {
+        let c = machine.counters(cpu);
+        sent += c.ipi_sent;
+        arrived += c.ipi_taken + c.ipi_merged + c.ipi_dropped;
+        pending += c.ipi_pending;
+        assert_eq!(c.ipi_accepted, c.ipi_taken + c.ipi_pending, "{cpu}: {c:?}");
+        assert!(c.ipi_pend_masked_ps <= c.ipi_pend_ps, "{cpu}: {c:?}");
+        assert!(c.irqoff_max_ps <= c.irqoff_ps, "{cpu}: {c:?}");
+        let ended = c.idle_wake_write + c.idle_wake_irq + c.idle_wake_other;
+        let is_waiting = matches!(machine.run_state(cpu), emu_cpu::thread::RunState::Waiting(_));
+        let lasting = u64::from(is_waiting);
+        // The wait for the first start-up message was never entered.
+        let is_consistent = c.idle_enter == ended + lasting || c.idle_enter + 1 == ended + lasting;
+        assert!(is_consistent, "{cpu} waits: {is_waiting}, {c:?}");
+    }
+    let under_way = machine.ipis_under_way();
+    assert_eq!(sent, arrived + pending + under_way, "pending {pending}, under way {under_way}");
+}
