@@ -85,7 +85,8 @@ impl Hw {
                 since: freq.edge(wait.since),
                 resumes: freq.edge(resumes),
             };
-            self.event(j, t, exit);
+            // An event may come while the instruction that waits is still finishing.
+            self.event(j, t.max(wait.since), exit);
         }
         self.update_shares();
     }

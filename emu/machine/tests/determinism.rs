@@ -1,5 +1,8 @@
 //! One run has one trace: whatever the window, the host's order, and with spins skipped or not.
 
+#[path = "common/laws.rs"]
+mod laws;
+
 use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_observe::{Event, Observer, Record, Wanted};
 use emu_sim::{CpuId, SimTime};
@@ -36,6 +39,7 @@ fn trace(machine: &str, args: &str, options: Options) -> Vec<String> {
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let stop = machine.run(&until, &mut lines);
     assert_eq!(stop, Stop::Exit { code: 0 }, "{}", String::from_utf8_lossy(machine.console()));
+    laws::check(&machine);
     let is_eliding = machine.topology().cpus.len() > 1 && args.contains("idle=poll") && elides;
     let mut elided = 0;
     for cpu in (0..machine.cpus() as u32).map(CpuId) {

@@ -1,6 +1,9 @@
 //! The late-message assertion (`engine.md` K3): at the window W it never fires, and one picosecond
 //! beyond it does. That is what shows that the bounds of H1 and H2 are tight, and watched.
 
+#[path = "common/laws.rs"]
+mod laws;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use emu_machine::{Image, Machine, Options, Stop, Until};
@@ -20,7 +23,11 @@ fn storm(beyond: u64, shuffle_host: Option<u64>) -> Result<Stop, String> {
     machine.load(&image, STORM).expect("the kernel fits");
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let run = AssertUnwindSafe(|| machine.run(&until, &mut ()));
-    catch_unwind(run).map_err(|panic| *panic.downcast::<String>().expect("a formatted message"))
+    let stop = catch_unwind(run);
+    if stop.is_ok() {
+        laws::check(&machine);
+    }
+    stop.map_err(|panic| *panic.downcast::<String>().expect("a formatted message"))
 }
 
 #[test]

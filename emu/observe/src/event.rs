@@ -80,7 +80,8 @@ pub enum Event {
         /// Idle state.
         state: Option<u8>,
     },
-    /// The event that ends the wait reached the cpu now; instructions dispatch from `resumes` on.
+    /// The event that ends the wait reached the cpu now, or before the wait had begun;
+    /// instructions dispatch from `resumes` on.
     IdleExit {
         /// Cause.
         cause: WakeCause,

@@ -194,6 +194,23 @@ impl Run {
         self.log.0.iter().filter_map(exit).collect()
     }
 
+    /// Records come in order of time, and each wait begins before it ends.
+    fn check_order(&self) {
+        let records = &self.log.0;
+        assert!(records.windows(2).all(|w| w[0].time <= w[1].time), "records out of order");
+        let mut since = vec![None; self.machine.cpus()];
+        for r in records {
+            let wait = &mut since[r.cpu.index()];
+            match r.event {
+                Event::IdleEnter { .. } => assert_eq!(wait.replace(r.time), None, "{r:?}"),
+                // The first start-up message ends a wait that began before the run.
+                Event::IdleExit { cause: WakeCause::Reset, .. } => *wait = None,
+                Event::IdleExit { since, .. } => assert_eq!(wait.take(), Some(since), "{r:?}"),
+                _ => {}
+            }
+        }
+    }
+
     /// When a cpu began its role, the delay being over.
     pub(crate) fn begins(&self, cpu: CpuId) -> SimTime {
         let mut records = self.log.0.iter().filter(|r| r.cpu == cpu);
@@ -313,6 +330,7 @@ impl Rig {
         let run = Run { machine, stop, log, delays };
         assert_eq!(run.word(FAULT), 0, "an exception; delays {delay_a}, {delay_b}");
         crate::laws::check(&run.machine);
+        run.check_order();
         run
     }
 }
