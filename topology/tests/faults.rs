@@ -93,8 +93,16 @@ const RULES: &[(&str, &str, &str)] = &[
     ("[[10, 32], [32, 10]]", "[[10, 32]]", "memory.distance is not 2 x 2"),
     ("[[10, 32], [32, 10]]", "[[9, 32], [32, 10]]", "10 on the diagonal"),
     ("llc_home = {", "llc_home = { matrix = [[1, 2]],", "matrix of llc_home is not 24 x 2"),
-    ("llc_home = { package = \"18ns\", ", "llc_home = { ", "`latency.llc_home.package` is missing"),
-    (", remote = \"64ns\" }\n\n", " }\n\n", "`latency.llc_llc.remote` is missing on 2 packages"),
+    (
+        "llc_home = { package = \"28972ps\", ",
+        "llc_home = { ",
+        "`latency.llc_home.package` is missing",
+    ),
+    (
+        "llc_llc = { package = \"28972ps\", remote = \"77174ps\",",
+        "llc_llc = { package = \"28972ps\",",
+        "`latency.llc_llc.remote` is missing on 2 packages",
+    ),
     ("v = \"2.4GHz\"", "v = \"2.4THz\"", "`THz` is not a unit"),
     ("v = \"3.7GHz\"", "v = \"3.7MHz\"", "core clock is 3.7MHz"),
     ("abortable = true", "abortable = 1", "must be true or false"),
@@ -110,7 +118,7 @@ const RULES: &[(&str, &str, &str)] = &[
     ("\n[levels]\n", "lonely = \"a b\"\n\n[levels]\n", "no number uses source \"lonely\""),
     ("[monitor]", "[monitor", "unclosed table"),
     ("core_llc_request = \"5ns\"", "core_llc_request = \"18000000s\"", "allowed: 1ps to 1ms"),
-    ("line_keep = { v = \"0ns\"", "line_keep = { v = \"2ms\"", "hold `line_keep` is 2ms"),
+    ("line_keep = { v = \"16439ps\"", "line_keep = { v = \"2ms\"", "hold `line_keep` is 2ms"),
 ];
 
 #[test]

@@ -161,7 +161,7 @@ fn overrides_reach_every_part_and_are_marked() {
     assert_eq!(machine.nodes[0].size, 2 << 30);
     assert_eq!(machine.latency.llc_home(0, 0), 60_000);
     assert_eq!(machine.latency.home_llc(0, 0), 60_000, "the way back follows");
-    assert_eq!(machine.latency.llc_home(0, 1), 115_000);
+    assert_eq!(machine.latency.llc_home(0, 1), 127_280);
     assert_eq!(machine.core_types[0].sys.pause, 40);
     assert_eq!(machine.core_types[0].op(Op::Mul).latency, 5);
     assert_eq!(machine.clocks.core_khz, 3_000_000);

@@ -208,6 +208,9 @@ pub(crate) struct C2cArgs {
     /// Pairs that represent each class.
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) pairs: usize,
+    /// Fit the machine's path latencies to the published medians, and print every round.
+    #[arg(long)]
+    pub(crate) fit: bool,
     /// Seed.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

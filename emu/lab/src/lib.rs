@@ -21,6 +21,7 @@ mod bench;
 mod plug;
 
 pub mod c2c;
+pub mod fit;
 pub mod ipistorm;
 pub mod run;
 pub mod scenario;

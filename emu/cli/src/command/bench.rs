@@ -1,7 +1,7 @@
 //! `bench ipistorm`, `bench c2c`, `bench speed`.
 
 use emu_lab::ipistorm::{self, Distribution, Group, LedgerLine, Row};
-use emu_lab::{IPISTORM_PAIRS, KERNEL, Setting, c2c, speed};
+use emu_lab::{IPISTORM_PAIRS, KERNEL, Setting, c2c, fit, speed};
 use emu_machine::Machine;
 
 use crate::args::{BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
@@ -176,12 +176,39 @@ fn c2c(args: &C2cArgs) -> Outcome {
         jobs: meaning::jobs(args.frame.jobs),
         image: KERNEL,
     };
+    if args.fit {
+        return fit(&request, args.frame.format);
+    }
     let report = c2c::run::<Machine>(&request, &Bar::new())?;
     match args.frame.format {
         Format::Text => print(&c2c_text(&report))?,
         Format::Json => print_json(&report)?,
         Format::Csv => print(&c2c::csv(&report))?,
     }
+    Ok(0)
+}
+
+fn fit(request: &c2c::Request, format: Format) -> Outcome {
+    let report = fit::run::<Machine>(request, &Bar::new())?;
+    if format != Format::Text {
+        print_json(&report)?;
+        return Ok(0);
+    }
+    let header = ["round", "class", "keys", "ps", "published ns", "emulated ns", "error"];
+    let row = |step: &fit::Step| {
+        vec![
+            step.round.to_string(),
+            step.class.to_owned(),
+            step.keys.join(" "),
+            step.value_ps.to_string(),
+            ns(step.published_ns),
+            ns(step.emulated_ns),
+            format!("{:+.1} %", step.error_percent()),
+        ]
+    };
+    let rows: Vec<Vec<String>> = report.steps.iter().map(row).collect();
+    let end = if report.is_met { "every class is met" } else { "not every class is met" };
+    print(&format!("fit of {}\n\n{}{end}\n", report.machine, table(&header, &rows, 3)))?;
     Ok(0)
 }
 
