@@ -3,7 +3,8 @@
 //! A transcript is a list of blocks. `$ crosscall ...` begins one; its stdout follows as it is,
 //! its stderr with `! ` before each line, its exit code as `? N` unless it is 0. Lines that begin
 //! with `#` before the first command are for readers. Words are split at spaces; single quotes
-//! keep them together. `BLESS=1` rewrites the files; a blessed change is reviewed like code.
+//! keep them together. Simulated times stand as `<time>`, since every change of the guest or of a
+//! latency moves them. `BLESS=1` rewrites the files; a blessed change is reviewed like code.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -65,10 +66,10 @@ fn run(line: &str, root: &Path, found: &mut String) -> Result<(), Failed> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     for line in stdout.lines() {
-        writeln!(found, "{}", line.trim_end())?;
+        writeln!(found, "{}", without_times(line).trim_end())?;
     }
     for line in stderr.lines() {
-        writeln!(found, "{}", format!("! {line}").trim_end())?;
+        writeln!(found, "{}", format!("! {}", without_times(line)).trim_end())?;
     }
     match output.status.code() {
         Some(0) => {}
@@ -76,6 +77,20 @@ fn run(line: &str, root: &Path, found: &mut String) -> Result<(), Failed> {
         None => writeln!(found, "? killed")?,
     }
     Ok(())
+}
+
+/// Replaces `at 83.599 us` by `at <time>`.
+fn without_times(line: &str) -> String {
+    let mut words: Vec<&str> = line.split(' ').collect();
+    for at in 2..words.len() {
+        let is_unit = matches!(words[at].trim_end_matches([';', ':']), "ns" | "us" | "ms" | "s");
+        let is_number = words[at - 1].parse::<f64>().is_ok();
+        if words[at - 2] == "at" && is_number && is_unit {
+            words[at - 1] = "<time>";
+            words[at] = words[at].trim_start_matches(char::is_alphabetic);
+        }
+    }
+    words.join(" ").replace("<time> ;", "<time>;").replace("<time> :", "<time>:")
 }
 
 /// Splits a command at spaces outside of single quotes.

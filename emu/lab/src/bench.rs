@@ -140,6 +140,8 @@ fn instructions<R: Rig>(rig: &R) -> u64 {
 fn measure<R: Rig>(booted: &R, frame: &Frame, seed: u64) -> Result<SeedRun, LabError> {
     let mut rig = booted.clone();
     rig.reseed(seed);
+    // No rules, but their points are watched: sections with interrupts off are told by them.
+    rig.set_rules(&[])?;
     let before = Counters::read(&rig)?;
     let begun = rig.now();
     let mut observers = (IrqOff::new(rig.points()), frame.ledger.then(Ledger::new));

@@ -24,6 +24,9 @@ pub const VARIANTS: [&str; 4] = ["need_resched", "revert", "notify_ipi", "sm_idl
 /// Point whose IRQ-off section the policy lengthens.
 const SCHEDULE_IDLE: &str = "irqoff_schedule_idle";
 
+/// Variant whose IPIs all go to an idle CPU.
+const IPI_TO_IDLE: &str = "revert";
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
@@ -79,7 +82,8 @@ pub struct Group {
     pub settings: Vec<Setting>,
     /// One row a variant.
     pub rows: Vec<Row>,
-    /// Measured IRQ-off length of `schedule_idle` over measured IPI latency, of the baseline.
+    /// Measured IRQ-off length of the baseline's `schedule_idle` over the measured latency of an
+    /// IPI to an idle CPU: that of `revert`, or of the baseline in a group without it.
     pub irqoff_over_ipi: Option<f64>,
 }
 
@@ -311,7 +315,8 @@ fn normalise(group: &mut Group) {
     let Some(baseline) = baseline.or(group.rows.first()) else { return };
     let base_ns = baseline.ns_per_call.mean;
     let irqoff = baseline.schedule_idle_irqoff_ns.map(|irqoff| irqoff.mean);
-    let latency = baseline.ipi_latency_ns.map(|latency| latency.mean);
+    let idle_target = group.rows.iter().find(|row| row.variant == IPI_TO_IDLE).unwrap_or(baseline);
+    let latency = idle_target.ipi_latency_ns.map(|latency| latency.mean);
     group.irqoff_over_ipi = irqoff.zip(latency).map(|(irqoff, latency)| irqoff / latency);
     for row in &mut group.rows {
         row.normalised = row.ns_per_call.mean / base_ns;

@@ -1,9 +1,9 @@
 //! Sections with interrupts off, attributed to the point that opened them.
 //!
 //! A section opens where IF goes from set to clear and closes where it is set again. Its opener is
-//! the `irqoff_` point on the instruction that cleared IF; where none stands there (interrupt
-//! entry), the first `irqoff_` point passed inside. Time of waiting with interrupts off is part of
-//! the section: the idle entry ends in such a wait.
+//! the `irqoff_` point on the instruction that cleared IF, known by its address or by having been
+//! passed last; where none stands there (interrupt entry), the first `irqoff_` point inside. Time
+//! of waiting with interrupts off is part of the section: the idle entry ends in such a wait.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ struct Section {
 pub struct IrqOff {
     points: PointTable,
     open: Vec<Option<Section>>,
+    /// By cpu: the `irqoff_` point passed last while no section was open.
+    passed: Vec<Option<u32>>,
     /// Lengths in ps by index of the opener.
     lengths: BTreeMap<Option<u32>, Vec<u64>>,
 }
@@ -73,6 +75,7 @@ impl IrqOff {
         let n = cpu.index();
         if self.open.len() <= n {
             self.open.resize(n + 1, None);
+            self.passed.resize(n + 1, None);
         }
         &mut self.open[n]
     }
@@ -90,7 +93,9 @@ impl Observer for IrqOff {
     fn record(&mut self, record: &Record) {
         match record.event {
             Event::InterruptFlag { enabled: false, pc } => {
-                let opener = self.opener_at(pc);
+                self.slot(record.cpu);
+                let passed = self.passed[record.cpu.index()].take();
+                let opener = self.opener_at(pc).or(passed);
                 *self.slot(record.cpu) = Some(Section { since: record.time, opener });
             }
             Event::InterruptFlag { enabled: true, .. } => {
@@ -100,8 +105,9 @@ impl Observer for IrqOff {
                 }
             }
             Event::Point { index } if is_opener_name(self.points.name(index)) => {
-                if let Some(section) = self.slot(record.cpu) {
-                    section.opener.get_or_insert(index);
+                match self.slot(record.cpu) {
+                    Some(section) => _ = section.opener.get_or_insert(index),
+                    None => self.passed[record.cpu.index()] = Some(index),
                 }
             }
             _ => {}
@@ -128,9 +134,12 @@ mod tests {
         at(50, Event::InterruptFlag { enabled: false, pc: 0x99 });
         at(50, Event::Point { index: 1 });
         at(55, Event::InterruptFlag { enabled: true, pc: 0x28 });
+        at(60, Event::Point { index: 0 });
+        at(61, Event::InterruptFlag { enabled: false, pc: 0 });
+        at(71, Event::InterruptFlag { enabled: true, pc: 0 });
         let summary = sections.summary();
         let rows: Vec<_> = summary.iter().map(|(name, s)| (name.as_str(), s.n, s.max)).collect();
-        assert_eq!(rows, [("irqoff_schedule_idle", 1, 20_000), ("irqoff_timer_entry", 1, 5_000)]);
-        assert_eq!(sections.of("irqoff_schedule_idle").map(|s| s.n), Some(1));
+        assert_eq!(rows, [("irqoff_schedule_idle", 2, 20_000), ("irqoff_timer_entry", 1, 5_000)]);
+        assert_eq!(sections.of("irqoff_schedule_idle").map(|s| s.n), Some(2));
     }
 }

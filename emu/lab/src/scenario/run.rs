@@ -117,12 +117,13 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
     let stop = loop {
         match rig.run(&until, &mut ()) {
             Stop::Region { begin: true, id, .. } => {
+                if id == region::SCENARIO {
+                    failures.extend(unsettled(&rig, case, &cast)?);
+                }
                 rig.reseed(case.seed);
                 if case.rules_at == RulesAt::Region {
+                    // Also without rules: only watched points are counted.
                     rig.set_rules(&rules(case, &cast)?)?;
-                }
-                if id == region::SCENARIO {
-                    failures.extend(unsettled(&rig, case, &cast));
                 }
                 at_begin = Some(read(&rig)?);
             }
@@ -160,17 +161,37 @@ fn read<R: Rig>(rig: &R) -> Result<Counters, LabError> {
     Ok(counters)
 }
 
+/// How long a fork is watched to see that a cpu only polls: some turns of the polling loop, and
+/// less than the caller needs to begin its operation.
+const POLL_WATCH: SimTime = SimTime::from_ns(100);
+/// Point that each turn of the polling loop passes.
+const POLL_POINT: &str = "poll_loop";
+
 /// Says which idle targets are not inside their idle wait when the operation begins.
-fn unsettled<R: Rig>(rig: &R, case: &Case, cast: &Cast) -> Vec<String> {
+fn unsettled<R: Rig>(rig: &R, case: &Case, cast: &Cast) -> Result<Vec<String>, LabError> {
     let is_idle = case.switches.get("state") == Some("idle");
     if !is_idle || case.switches.get("pre") != Some("none") {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    // Watched points keep a polling loop from being skipped: it is told by its passes then.
-    let is_settled = |cpu: CpuId| rig.is_settled(cpu) || rig.passed(cpu, "poll_loop") >= 2;
+    let polls = case.switches.get("idle") == Some("poll");
+    let mut watched = rig.clone();
+    if polls {
+        watched.set_rules(&[])?;
+        let time = rig.now().saturating_add(POLL_WATCH);
+        watched.run(&Until { time, regions: false }, &mut ());
+    }
+    let is_settled =
+        |cpu: CpuId| if polls { only_polls(&watched, cpu) } else { rig.is_settled(cpu) };
     let idle = cast.targets.iter().filter(|cpu| !cast.callers.contains(cpu));
     let cpus = idle.map(|&cpu| CpuId(u32::try_from(cpu).unwrap_or(u32::MAX)));
-    cpus.filter(|&cpu| !is_settled(cpu)).map(|cpu| format!("{cpu} is not settled")).collect()
+    Ok(cpus.filter(|&cpu| !is_settled(cpu)).map(|cpu| format!("{cpu} is not settled")).collect())
+}
+
+/// Whether a cpu has passed the point of the polling loop twice, and no other point.
+fn only_polls<R: Rig>(rig: &R, cpu: CpuId) -> bool {
+    let points = rig.points();
+    let mut others = points.names().iter().filter(|name| *name != POLL_POINT);
+    rig.passed(cpu, POLL_POINT) >= 2 && others.all(|name| rig.passed(cpu, name) == 0)
 }
 
 /// Makes the rules of a case for its cpus.
