@@ -223,14 +223,17 @@ fn user_waits_work_where_the_machine_has_them() {
 fn an_image_that_does_not_fit_says_why() {
     // A machine without memory where the image wants to be: its message names both.
     let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let set = ["memory.per_node=64KiB".to_owned()];
+    let set = ["memory.per_node=16MiB".to_owned()];
     for toolchain in guest::toolchains() {
         let elf = toolchain.build("hello", &[], out);
-        let image = Image::from_elf(&elf, Some(Isa::X86_64)).expect("hello");
-        let Ok(topology) = Machine::load("duo", &set) else { continue };
+        let mut image = Image::from_elf(&elf, Some(Isa::X86_64)).expect("hello");
+        let last = image.segments.last_mut().expect("a segment");
+        last.base = emu_sim::PhysAddr(0x2000_0000);
+        let topology = Machine::load("duo", &set).expect("a small machine");
         let mut machine =
             emu_machine::Machine::new(&topology, Options::default()).expect("a machine");
         let error = machine.load(&image, "").expect_err("it cannot fit");
-        assert!(!error.to_string().is_empty());
+        let text = format!("{error}: {}", std::error::Error::source(&error).expect("a reason"));
+        assert!(text.contains("0x20000000"), "{text}");
     }
 }

@@ -263,3 +263,41 @@ fn an_own_store_or_none_leaves_the_wait_as_it_is() {
     assert_eq!((run.word(word(1)), run.word(word(0)), exits.len()), (1, 2, 1), "{exits:?}");
     assert!(exits[0].at > run.begins(rig.b) + rig.cycles(2900), "{exits:?}");
 }
+
+#[test]
+fn a_watch_outlives_the_line_in_the_llc() {
+    // The LLC that gives up the watched line may end the wait, and must not lose the store.
+    let t = cluster();
+    let llc = t.llcs[0].cache.as_ref().expect("an LLC");
+    let stride = llc.size / u64::from(llc.ways);
+    for (name, b) in distances(&t) {
+        let role_a = |r: &mut Role<'_>| {
+            let mut again = r.a.create_label();
+            r.a.set_label(&mut again).unwrap();
+            r.monitor(LINE);
+            r.a.inc(qword_ptr(word(1))).unwrap();
+            r.a.cmp(byte_ptr(LINE + 9), 0).unwrap();
+            let mut done = r.a.create_label();
+            r.a.jne(done).unwrap();
+            r.mwait(0, 0);
+            r.a.jmp(again).unwrap();
+            r.a.set_label(&mut done).unwrap();
+            r.a.inc(qword_ptr(word(0))).unwrap();
+        };
+        let role_b = |r: &mut Role<'_>| {
+            r.a.mov(rdi, LINE + 16 * stride).unwrap();
+            for _ in 0..3 * llc.ways {
+                r.a.add(rdi, i32::try_from(stride).unwrap()).unwrap();
+                r.a.lock().inc(qword_ptr(rdi)).unwrap();
+            }
+            r.a.mov(byte_ptr(LINE + 9), 1).unwrap();
+        };
+        let rig = Rig::new(&t, b, role_a, role_b);
+        for delay in [LEAD, LEAD + 13, 3 * LEAD] {
+            let run = rig.run(0, delay);
+            assert_eq!(run.word(word(0)), 1, "{name}, delay {delay}: lost");
+            let (looks, exits) = (run.word(word(1)), run.exits(WATCHER).len() as u64);
+            assert!(looks <= 3 && exits <= 2, "{name}: {looks} looks, {exits} ends");
+        }
+    }
+}
