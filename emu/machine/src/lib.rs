@@ -9,6 +9,7 @@ mod assemble;
 mod bus;
 pub mod cpuid;
 pub mod dev;
+mod earliest;
 pub mod fdt;
 pub mod handover;
 pub mod load;

@@ -17,6 +17,7 @@ use guests_abi::class::LineClass;
 use crate::api::{Options, PointRule, Stop};
 use crate::assemble;
 use crate::bus::Bus;
+use crate::earliest::Earliest;
 use crate::fdt;
 use crate::handover;
 use crate::load::{Image, LoadError};
@@ -104,7 +105,7 @@ pub struct Machine {
     pub(crate) chance: Chance,
     pub(crate) now: SimTime,
     /// Time of each core's earliest item.
-    pub(crate) next: Vec<u64>,
+    pub(crate) next: Earliest,
     /// A stop that was asked for, with the time when it takes effect.
     pub(crate) stop: Option<(SimTime, Stop)>,
     pub(crate) console: Vec<u8>,
@@ -163,7 +164,7 @@ impl Machine {
             homes: (0..topology.nodes.len())
                 .map(|h| Home::new(emu_sim::HomeId(h as u32), &paths))
                 .collect(),
-            next: vec![u64::MAX; cores.len()],
+            next: Earliest::new(cores.len()),
             cores,
             paths,
             phys: Phys::new(ram_end),
@@ -393,8 +394,8 @@ impl Machine {
     }
 
     pub(crate) fn refresh_next(&mut self) {
-        for (next, core) in self.next.iter_mut().zip(&self.cores) {
-            *next = core.next_time().ps();
+        for (c, core) in self.cores.iter().enumerate() {
+            self.next.set(c, core.next_time().ps());
         }
     }
 }

@@ -16,6 +16,7 @@ use emu_sim::{Chance, CpuId, Key, NodeRef, Phase, SimTime};
 
 use crate::api::{Stop, Until};
 use crate::bus::{Answer, Request, abi_state};
+use crate::earliest::Two;
 use crate::machine::{Machine, NamedLines};
 
 /// What waits in the uncore's one queue.
@@ -45,18 +46,18 @@ impl Machine {
         let b = b.min(window) + self.options.mutant_window_ps;
         let window = window + self.options.mutant_window_ps;
         let mut envelopes = Vec::new();
+        let mut due = Vec::new();
         self.refresh_next();
         loop {
             let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
-            let (mut first, mut at, mut second) = self.earliest_two();
             loop {
                 let t = self.uncore.next_key().time;
-                if t >= first.saturating_add(a) || t >= end {
+                if t >= self.next.two().first.saturating_add(a) || t >= end {
                     break;
                 }
                 self.handle_uncore(until, &mut envelopes);
-                (first, at, second) = self.earliest_two();
             }
+            let Two { first, at, second } = self.next.two();
             let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
             let uncore = self.uncore.next_key().time;
             // A limit does not hide that nothing can ever happen any more. A spin goes on.
@@ -78,10 +79,9 @@ impl Machine {
             }
             self.run_core(at, reach.min(second.saturating_add(window)));
             if second < limit {
-                for c in 0..self.cores.len() {
-                    if c != at && self.next[c] < limit {
-                        self.run_core(c, limit);
-                    }
+                self.next.below(limit, &mut due);
+                for c in due.iter().copied().filter(|c| *c != at) {
+                    self.run_core(c, limit);
                 }
             }
             if self.records.len() >= RECORD_BATCH {
@@ -90,32 +90,18 @@ impl Machine {
         }
     }
 
-    /// Earliest core item, whose it is, and the earliest of all others.
-    fn earliest_two(&self) -> (u64, usize, u64) {
-        let (mut first, mut at, mut second) = (u64::MAX, 0, u64::MAX);
-        for (c, t) in self.next.iter().enumerate() {
-            if *t < first {
-                second = first;
-                (first, at) = (*t, c);
-            } else if *t < second {
-                second = *t;
-            }
-        }
-        (first, at, second)
-    }
-
     /// One round in a random order, each core to a random legal limit: the core with the first
     /// item handles it at least, so the run goes on.
     fn run_shuffled(&mut self, seed: u64, first: u64, limit: u64) {
         let host = Chance::new(seed);
         self.rounds += 1;
-        let mut order: Vec<usize> =
-            (0..self.cores.len()).filter(|c| self.next[*c] < limit).collect();
+        let mut order = Vec::new();
+        self.next.below(limit, &mut order);
         order.sort_by_key(|c| host.draw(*c as u32, 0, self.rounds));
         for c in order {
             let span = limit - first;
             let to = first + 1 + host.below(span, c as u32, 1, self.rounds);
-            if self.next[c] < to {
+            if self.next.get(c) < to {
                 self.run_core(c, to.min(limit));
             }
         }
@@ -124,7 +110,7 @@ impl Machine {
     fn run_core(&mut self, c: usize, limit: u64) {
         let core = &mut self.cores[c];
         core.run_until(&mut self.unit, &self.phys, SimTime(limit));
-        self.next[c] = core.next_time().ps();
+        self.next.set(c, core.next_time().ps());
         self.records.extend(core.take_events());
         if core.has_out() {
             let out: Vec<Out> = core.take_out().collect();
@@ -233,7 +219,7 @@ impl Machine {
     fn deliver(&mut self, core: usize, key: Key, item: CoreItem) {
         let node = &mut self.cores[core];
         node.deliver(key, item);
-        self.next[core] = self.next[core].min(node.next_time().ps());
+        self.next.set(core, node.next_time().ps());
     }
 
     /// Handles the first item of the uncore.
@@ -255,8 +241,7 @@ impl Machine {
                         let item = CoreItem::Line { line: e.line, msg: e.msg };
                         let node = &mut self.cores[c.index()];
                         node.deliver(e.key, item);
-                        let next = node.next_time().ps();
-                        self.next[c.index()] = self.next[c.index()].min(next);
+                        self.next.set(c.index(), node.next_time().ps());
                     } else {
                         self.uncore.push(e.key, UncoreItem::Line(e));
                     }
