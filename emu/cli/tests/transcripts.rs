@@ -90,7 +90,7 @@ fn without_times(line: &str) -> String {
             words[at] = words[at].trim_start_matches(char::is_alphabetic);
         }
     }
-    words.join(" ").replace("<time> ;", "<time>;").replace("<time> :", "<time>:")
+    words.join(" ").replace("<time> ;", "<time>;").replace("<time>  ", "<time> ")
 }
 
 /// Splits a command at spaces outside of single quotes.

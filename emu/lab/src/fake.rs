@@ -173,17 +173,18 @@ impl Rig for FakeRig {
             self.step += 1;
             self.machine[0].instructions += 1000;
             match (self.step, bench.as_str()) {
-                (1, "ipistorm" | "scenario" | "c2c") => {
+                (1, "ipistorm" | "scenario" | "c2c" | "idle") => {
                     self.now = SimTime::from_us(100);
                     if until.regions {
                         return Stop::Region { id, begin: true, cpu };
                     }
                 }
-                (2, "ipistorm" | "scenario" | "c2c") => {
+                (2, "ipistorm" | "scenario" | "c2c" | "idle") => {
                     match bench.as_str() {
                         "ipistorm" => self.storm(observer),
                         "scenario" => self.scenario(),
-                        _ => self.handovers(),
+                        "c2c" => self.handovers(),
+                        _ => {}
                     }
                     if until.regions {
                         return Stop::Region { id, begin: false, cpu };

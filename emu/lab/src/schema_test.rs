@@ -104,10 +104,11 @@ sum = { call_ipi = 0, call_saved = "n" }
 fn speed_document() {
     let seconds = std::cell::Cell::new(0.0);
     let clock = || seconds.replace(seconds.get() + 0.5);
-    let request = speed::Request { image: &[], repeats: 1, divide: 1000, clock: &clock };
-    // The fake machine marks no region without a benchmark: idle cannot be timed on it.
-    let error = speed::run::<FakeRig>(&request, &()).expect_err("no idle region");
-    assert_eq!(error.to_string(), "384 cpus idle, 1 s simulated");
+    let request = speed::Request { image: &[], repeats: 2, divide: 1000, clock: &clock };
+    let report = speed::run::<FakeRig>(&request, &()).expect("report");
+    assert_eq!(report.figures[2].values.median, 0.5);
+    assert!(report.figures[2].is_reached() && !report.figures[0].is_reached());
+    check("speed", &report);
 }
 
 #[test]
