@@ -1,0 +1,180 @@
+//! The long run of litmus tests: a corpus file, or the classics of this crate.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use tests_litmus::place::{self, Placement};
+use tests_litmus::program::Test;
+use tests_litmus::report::{Plan, Summary, Verdict};
+use tests_litmus::tso::{self, Partial};
+use tests_litmus::{corpus, corpus::Agreement, syntax};
+
+const USAGE: &str = "\
+usage: tests_litmus (--corpus FILE | --classics | --test FILE) [options]
+  --iterations N    of each test, over all placements (10000); 0 only compares allowed sets
+  --placement P     smt, llc, package or socket; may be repeated (all that the machine has)
+  --machine NAME    instead of two packages of two LLCs of four cores of two siblings
+  --set KEY=V       override of the machine; may be repeated
+  --seed N          (1)
+  --shuffle         draw windows and host order of every round too
+  --only TEXT       tests whose name contains it
+  --jobs N          host threads (1)
+  --histogram       print all states with their counts";
+
+struct Args {
+    tests: Vec<Test>,
+    /// Allowed sets of a corpus, by test.
+    stated: Vec<Vec<String>>,
+    plan: Plan,
+    jobs: usize,
+    has_histogram: bool,
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)).and_then(|args| work(&args)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("tests_litmus: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
+    let (mut corpora, mut files, mut has_classics) = (Vec::new(), Vec::new(), false);
+    let (mut placements, mut machine, mut sets) = (Vec::new(), None, Vec::new());
+    let (mut iterations, mut seed, mut jobs) = (10_000, 1, 1);
+    let (mut only, mut is_shuffled, mut has_histogram) = (String::new(), false, false);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("`{arg}` needs a value\n{USAGE}"));
+        let number = |v: String| v.parse().map_err(|_| format!("`{v}` is no number"));
+        match arg.as_str() {
+            "--corpus" => corpora.push(value()?),
+            "--test" => files.push(value()?),
+            "--classics" => has_classics = true,
+            "--iterations" => iterations = number(value()?)?,
+            "--placement" => placements.push(placement(&value()?)?),
+            "--machine" => machine = Some(value()?),
+            "--set" => sets.push(value()?),
+            "--seed" => seed = number(value()?)? as u64,
+            "--only" => only = value()?,
+            "--jobs" => jobs = number(value()?)?.max(1),
+            "--shuffle" => is_shuffled = true,
+            "--histogram" => has_histogram = true,
+            _ => return Err(format!("unknown argument `{arg}`\n{USAGE}")),
+        }
+    }
+    let machine = match machine {
+        None => place::default_machine(),
+        Some(name) => topology::Machine::load(&name, &sets).map_err(|report| report.to_string())?,
+    };
+    if placements.is_empty() {
+        let exists = |p: &Placement| p.cpus(&machine, 4).is_some();
+        placements = Placement::ALL.into_iter().filter(exists).collect();
+    }
+    let (mut tests, mut stated) = (Vec::new(), Vec::new());
+    for path in corpora {
+        let text = read(&path)?;
+        for case in corpus::corpus(&text).map_err(|e| format!("{path}: {e}"))? {
+            tests.push(case.test);
+            stated.push(case.allowed);
+        }
+    }
+    if has_classics {
+        for (_, test) in corpus::classics(&corpus::folder())? {
+            stated.push(test.stated.clone().unwrap_or_default());
+            tests.push(test);
+        }
+    }
+    for path in files {
+        let test = syntax::parse(&read(&path)?).map_err(|e| format!("{path}: {e}"))?;
+        stated.push(corpus::texts(&test, &tso::allowed(&test, Partial::Merge)));
+        tests.push(test);
+    }
+    let (tests, stated): (Vec<_>, Vec<_>) =
+        tests.into_iter().zip(stated).filter(|(t, _)| t.name.contains(&only)).unzip();
+    if tests.is_empty() {
+        return Err(format!("no tests\n{USAGE}"));
+    }
+    let plan = Plan { machine, iterations, placements, seed, is_shuffled };
+    Ok(Args { tests, stated, plan, jobs, has_histogram })
+}
+
+fn read(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))
+}
+
+fn placement(name: &str) -> Result<Placement, String> {
+    let found = Placement::ALL.into_iter().find(|p| p.name() == name);
+    found.ok_or_else(|| format!("`{name}` is no placement\n{USAGE}"))
+}
+
+/// Whether all sets agree and no forbidden state was seen.
+fn work(args: &Args) -> Result<bool, String> {
+    let (mut differ, mut narrower) = (0, 0);
+    for (test, stated) in args.tests.iter().zip(&args.stated) {
+        match Agreement::of(test, stated) {
+            Agreement::Equal => {}
+            Agreement::Narrower => narrower += 1,
+            Agreement::Differs { ours } => {
+                differ += 1;
+                println!("{}: stated {stated:?}, found {ours:?}", test.name);
+            }
+        }
+    }
+    let equal = args.tests.len() - differ - narrower;
+    println!("allowed sets: {equal} equal, {narrower} narrower for locked tests, {differ} differ");
+    if args.plan.iterations == 0 {
+        return Ok(differ == 0);
+    }
+    let mut summary = Summary::default();
+    let mut fault = None;
+    in_order(args, |result| match result {
+        Ok(verdict) => {
+            println!("{}", verdict.line());
+            if args.has_histogram || !verdict.forbidden().is_empty() {
+                print!("{}", verdict.histogram());
+            }
+            summary.add(&verdict);
+        }
+        Err(e) => {
+            println!("{e}");
+            fault = Some(e);
+        }
+    });
+    println!("{summary}");
+    fault.map_or(Ok(differ == 0 && summary.failed == 0), Err)
+}
+
+/// Runs all tests on some host threads, and hands the results on in order.
+fn in_order(args: &Args, mut show: impl FnMut(Result<Verdict, String>)) {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..args.jobs {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(test) = args.tests.get(n) else { break };
+                    if sender.send((n, Verdict::of(test, &args.plan))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let (mut early, mut due) = (BTreeMap::new(), 0);
+        for (n, result) in receiver {
+            early.insert(n, result);
+            while let Some(result) = early.remove(&due) {
+                show(result);
+                due += 1;
+            }
+        }
+    });
+}

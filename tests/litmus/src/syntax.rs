@@ -1,0 +1,224 @@
+//! The herd/litmus text format of `X86_64`, as far as tests here use it.
+//!
+//! Read: a head line, a quoted line and `Key=value` fields, the initial state in braces, a table
+//! of instructions (AT&T order) with one column a thread, `locations [...]`, a final clause, and a
+//! comment `(* allowed ... *)` that lists states, one a line. Not read: branches, labels, computed
+//! addresses, more than 8 bytes, herd's `filter`.
+
+mod clause;
+mod instruction;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::program::{Observed, Op, Size, THREADS_MAX, Test, VARIABLES_MAX, Variable};
+
+/// Why a text is no test, with its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// Line from 1; 0 when the text as a whole is meant.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+/// Names that have been met, and what they begin with.
+#[derive(Debug, Default)]
+struct Scope {
+    variables: Vec<Variable>,
+    registers: BTreeMap<(usize, usize), u64>,
+}
+
+impl Scope {
+    /// Returns the index of a variable, a new one of 4 bytes if need be.
+    fn variable(&mut self, name: &str) -> Result<usize, String> {
+        if let Some(at) = self.variables.iter().position(|v| v.name == name) {
+            return Ok(at);
+        }
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if !is_name {
+            return Err(format!("`{name}` is no variable"));
+        }
+        if self.variables.len() == VARIABLES_MAX {
+            return Err(format!("`{name}` is one variable more than {VARIABLES_MAX}"));
+        }
+        self.variables.push(Variable { name: name.to_owned(), size: Size(4), initial: 0 });
+        Ok(self.variables.len() - 1)
+    }
+}
+
+/// Reads one test.
+///
+/// Errors: the first line that is not understood.
+pub fn parse(text: &str) -> Result<Test, SyntaxError> {
+    let (text, stated) = take_comments(text);
+    let mut lines = text.lines().enumerate().map(|(n, l)| (n + 1, l.trim()));
+    let mut next = || lines.find(|(_, l)| !l.is_empty());
+    let (n, head) = next().ok_or_else(|| error(0, "the text is empty"))?;
+    let name = head
+        .strip_prefix("X86_64 ")
+        .ok_or_else(|| error(n, "the head is not `X86_64 NAME`"))?
+        .trim()
+        .to_owned();
+    let mut fields = BTreeMap::new();
+    let mut scope = Scope::default();
+    let (mut n, mut line) = next().ok_or_else(|| error(n, "the test ends after its head"))?;
+    while !line.starts_with('{') {
+        if let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('"')) {
+            fields.insert(key.to_owned(), value.to_owned());
+        }
+        (n, line) = next().ok_or_else(|| error(n, "no initial state in braces"))?;
+    }
+    let mut initial = String::new();
+    loop {
+        initial.push_str(line);
+        initial.push(' ');
+        if line.contains('}') {
+            break;
+        }
+        (n, line) = next().ok_or_else(|| error(n, "the initial state has no end"))?;
+    }
+    parse_initial(initial.trim().trim_matches(['{', '}']), &mut scope).map_err(|m| error(n, m))?;
+    let mut rows = Vec::new();
+    let mut rest = String::new();
+    while let Some((n, line)) = next() {
+        match line.strip_suffix(';').filter(|_| rest.is_empty() && !line.starts_with("locations")) {
+            Some(row) => rows.push((n, row.split('|').map(str::trim).collect::<Vec<_>>())),
+            None => rest = format!("{rest} {line}"),
+        }
+    }
+    let threads = parse_threads(&rows, &mut scope)?;
+    finish(name, fields, scope, threads, &rest, stated).map_err(|m| error(0, m))
+}
+
+fn error(line: usize, message: impl Into<String>) -> SyntaxError {
+    SyntaxError { line, message: message.into() }
+}
+
+/// Blanks comments out, and returns the states that a comment `allowed` lists.
+fn take_comments(text: &str) -> (String, Option<Vec<String>>) {
+    let mut kept = String::new();
+    let mut stated = None;
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("(*") {
+        kept.push_str(before);
+        let (comment, after) = after.split_once("*)").unwrap_or((after, ""));
+        if let Some(states) = comment.trim().strip_prefix("allowed") {
+            let states = states.lines().map(str::trim).filter(|l| !l.is_empty());
+            stated = Some(states.map(str::to_owned).collect());
+        }
+        kept.extend(comment.chars().filter(|c| *c == '\n'));
+        rest = after;
+    }
+    kept.push_str(rest);
+    (kept, stated)
+}
+
+/// `x=1; 0:rax=2; uint64_t y=3; uint8_t z;`
+fn parse_initial(text: &str, scope: &mut Scope) -> Result<(), String> {
+    for item in text.split(';').map(str::trim).filter(|i| !i.is_empty()) {
+        let (left, value) = item.split_once('=').map_or((item, None), |(l, v)| (l, Some(v)));
+        let value = value.map(|v| clause::number(v.trim())).transpose()?;
+        let left = left.trim();
+        if let Some((thread, register)) = left.split_once(':') {
+            let thread: usize = thread.parse().map_err(|_| format!("`{left}` is no register"))?;
+            let (register, _) = instruction::register(register.trim_start_matches('%'))
+                .ok_or_else(|| format!("`{left}` is no register"))?;
+            scope.registers.insert((thread, register), value.unwrap_or(0));
+            continue;
+        }
+        let (kind, name) = left.split_once(' ').unwrap_or(("int", left));
+        let size = match kind {
+            "int8_t" | "uint8_t" | "char" => 1,
+            "int16_t" | "uint16_t" => 2,
+            "int" | "int32_t" | "uint32_t" => 4,
+            "int64_t" | "uint64_t" => 8,
+            _ => return Err(format!("`{kind}` is no type of 1 to 8 bytes")),
+        };
+        let at = scope.variable(name.trim().trim_matches(['[', ']']))?;
+        scope.variables[at].size = Size(size);
+        scope.variables[at].initial = value.unwrap_or(0);
+    }
+    Ok(())
+}
+
+fn parse_threads(
+    rows: &[(usize, Vec<&str>)],
+    scope: &mut Scope,
+) -> Result<Vec<Vec<Op>>, SyntaxError> {
+    let Some(((n, names), rows)) = rows.split_first() else {
+        return Err(error(0, "no program"));
+    };
+    let is_named = |(i, name): (usize, &&str)| *name == format!("P{i}");
+    if names.len() > THREADS_MAX || !names.iter().enumerate().all(is_named) {
+        return Err(error(*n, format!("threads are not P0 to P{} at most", THREADS_MAX - 1)));
+    }
+    let mut threads = vec![Vec::new(); names.len()];
+    for (n, cells) in rows {
+        if cells.len() != names.len() {
+            return Err(error(*n, format!("{} columns for {}", cells.len(), names.len())));
+        }
+        for (thread, cell) in threads.iter_mut().zip(cells) {
+            if !cell.is_empty() {
+                thread.push(instruction::parse(cell, scope).map_err(|m| error(*n, m))?);
+            }
+        }
+    }
+    Ok(threads)
+}
+
+fn finish(
+    name: String,
+    fields: BTreeMap<String, String>,
+    mut scope: Scope,
+    threads: Vec<Vec<Op>>,
+    rest: &str,
+    stated: Option<Vec<String>>,
+) -> Result<Test, String> {
+    let mut observed = Vec::new();
+    let mut rest = rest.trim();
+    if let Some(list) = rest.strip_prefix("locations") {
+        let (list, after) = list.split_once(']').ok_or("`locations` has no end `]`")?;
+        for item in list.trim().trim_start_matches('[').split(';') {
+            let item = item.trim();
+            if !item.is_empty() {
+                observed.push(clause::observed(item, &mut scope)?);
+            }
+        }
+        rest = after.trim_start_matches([';', ' ']);
+    }
+    let (quantifier, condition) = clause::parse(rest, &mut scope)?;
+    condition.collect(&mut observed);
+    observed.sort_unstable();
+    observed.dedup();
+    // herd orders variables by name, behind the registers.
+    let by_name = |o: &Observed| match *o {
+        Observed::Register(t, r) => (t, r, String::new()),
+        Observed::Variable(v) => (usize::MAX, 0, scope.variables[v].name.clone()),
+    };
+    observed.sort_by_key(by_name);
+    let mut registers = vec![[0; 4]; threads.len()];
+    for ((thread, register), value) in scope.registers {
+        registers.get_mut(thread).ok_or("an initial register has no thread")?[register] = value;
+    }
+    Ok(Test {
+        name,
+        fields,
+        variables: scope.variables,
+        registers,
+        threads,
+        quantifier,
+        condition,
+        observed,
+        stated,
+    })
+}
