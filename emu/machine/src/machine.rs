@@ -119,6 +119,8 @@ pub struct Machine {
     /// Records that wait for their time to be complete.
     pub(crate) records: Vec<Record>,
     pub(crate) ipi_sent: Vec<u64>,
+    /// Room for what leaves a core; empty between rounds.
+    pub(crate) out: Vec<emu_cpu::node::Out>,
     /// Rounds of a shuffled run.
     pub(crate) rounds: u64,
 }
@@ -183,6 +185,7 @@ impl Machine {
             seq: 0,
             records: Vec::new(),
             ipi_sent: vec![0; cpus as usize],
+            out: Vec::new(),
             rounds: 0,
             topology: Arc::new(topology.clone()),
             options,

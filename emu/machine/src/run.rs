@@ -113,10 +113,12 @@ impl Machine {
         self.next.set(c, core.next_time().ps());
         self.records.extend(core.take_events());
         if core.has_out() {
-            let out: Vec<Out> = core.take_out().collect();
-            for o in out {
+            let mut out = std::mem::take(&mut self.out);
+            out.extend(core.take_out());
+            for o in out.drain(..) {
                 self.route(c, o);
             }
+            self.out = out;
         }
     }
 

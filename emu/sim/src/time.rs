@@ -114,7 +114,12 @@ impl Freq {
 
     /// Time of clock edge `n`: the first picosecond at or after `n / f`.
     #[must_use]
+    #[inline]
     pub fn edge(self, n: u64) -> SimTime {
+        // The short way holds for the first seconds of a run, and gives the same value.
+        if let Some(scaled) = n.checked_mul(PS_PER_MS as u64) {
+            return SimTime(scaled.div_ceil(self.khz));
+        }
         SimTime((u128::from(n) * PS_PER_MS).div_ceil(u128::from(self.khz)) as u64)
     }
 
@@ -127,6 +132,9 @@ impl Freq {
         // edge(n) >= t  <=>  ceil(n * P / f) >= t  <=>  n * P > (t - 1) * f
         if t.0 == 0 {
             return 0;
+        }
+        if let Some(scaled) = (t.0 - 1).checked_mul(self.khz) {
+            return scaled / PS_PER_MS as u64 + 1;
         }
         (u128::from(t.0 - 1) * u128::from(self.khz) / PS_PER_MS) as u64 + 1
     }
