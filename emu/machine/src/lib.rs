@@ -3,6 +3,48 @@
 //! Reading order: `api` (how a run is asked for and ends), `machine` (state), `assemble` (from the
 //! topology), `load`, `fdt`, `handover`, `cpuid` (what the guest meets), `run` (the loop), `bus`
 //! and `dev`, `rules`.
+//!
+//! ```
+//! use emu_machine::{Image, Machine, Options, Stop, Until};
+//! use emu_observe::{Event, Observer, Record, WakeCause, Wanted};
+//! use emu_sim::{CpuId, SimTime};
+//!
+//! /// Counts the waits that a store ended.
+//! struct StoreWakes(u64);
+//!
+//! impl Observer for StoreWakes {
+//!     fn wanted(&self) -> Wanted {
+//!         Wanted { wakes: true, ..Wanted::default() }
+//!     }
+//!     fn record(&mut self, r: &Record) {
+//!         if matches!(r.event, Event::IdleExit { cause: WakeCause::MonitorStore, .. }) {
+//!             self.0 += 1;
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let topology = topology::Machine::load("duo", &[])?;
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images/x86_64/kern.elf");
+//! let image = Image::from_elf(&std::fs::read(path)?, None)?;
+//! let mut machine = Machine::new(&topology, Options::default())?;
+//! machine.load(&image, "bench=ipistorm cpulist=0 offset=1 numipi=20 warmup=5")?;
+//!
+//! // Up to the region mark, then on from two forks with seeds of their own.
+//! let until = Until { time: SimTime::from_us(10_000), regions: true };
+//! let stop = machine.run(&until, &mut ());
+//! assert!(matches!(stop, Stop::Region { begin: true, .. }));
+//! for seed in [1, 2] {
+//!     let mut fork = machine.clone();
+//!     fork.reseed(seed);
+//!     let mut wakes = StoreWakes(0);
+//!     let until = Until { regions: false, ..until.clone() };
+//!     assert_eq!(fork.run(&until, &mut wakes), Stop::Exit { code: 0 });
+//!     assert!(wakes.0 > 0 && fork.counters(CpuId(1)).idle_wake_write > 0);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod api;
 mod assemble;
