@@ -8,7 +8,7 @@ use emu_sim::{Key, LineAddr, NodeRef, Phase, SimTime};
 
 use crate::isa::{Isa, Received};
 use crate::node::{Core, CoreItem, Hold, Hw};
-use crate::thread::{Pending, PendingIpi};
+use crate::thread::{LastEvent, Pending, PendingIpi};
 use crate::wait::{MonitorState, Signal, WakeCause};
 
 impl<I: Isa> Core<I> {
@@ -105,6 +105,8 @@ impl<I: Isa> Core<I> {
     fn signalled(&mut self, j: usize, signal: Signal, id: IpiId, t: u64) {
         let now = self.hw.config.freq.edge(t);
         let received = self.isas[j].receive(signal, now);
+        let event = LastEvent::Signal { signal, from: id.from, received };
+        self.hw.threads[j].last_wake_event = Some((t, event));
         let vector = match signal {
             Signal::Interrupt { vector, .. } => Some(vector),
             _ => None,
@@ -126,6 +128,7 @@ impl<I: Isa> Core<I> {
         let next = self.isas[j].timer(freq.edge(t));
         let th = &mut self.hw.threads[j];
         th.timer = next.map_or(u64::MAX, |at| freq.edge_at_or_after(at).max(t + 1));
+        th.last_wake_event = Some((t, LastEvent::Timer));
         self.wake_if_due(j, t);
     }
 

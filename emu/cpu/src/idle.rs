@@ -6,7 +6,7 @@ use emu_sim::SimTime;
 
 use crate::isa::Isa;
 use crate::node::{Core, Hw};
-use crate::thread::{Pending, RunState, Wait};
+use crate::thread::{LastEvent, Pending, RunState, Wait};
 use crate::wait::{MonitorState, WaitReason, WaitRequest, WakeCause};
 
 impl<I: Isa> Core<I> {
@@ -45,7 +45,11 @@ impl<I: Isa> Core<I> {
 impl Hw {
     /// The monitor of cpu `j` triggers at cycle `t`.
     pub(crate) fn trigger(&mut self, j: usize, t: u64) {
-        self.threads[j].monitor = MonitorState::Triggered;
+        let th = &mut self.threads[j];
+        if let MonitorState::Armed(line) = th.monitor {
+            th.last_wake_event = Some((t, LastEvent::MonitorWrite(line)));
+        }
+        th.monitor = MonitorState::Triggered;
         if let RunState::Waiting(w) = self.threads[j].run
             && w.request.reason == WaitReason::Monitor
         {
@@ -64,6 +68,9 @@ impl Hw {
         th.pending = Pending::None;
         th.score.redirect(resumes);
         th.now = th.now.max(t);
+        if th.last_wake_event.is_none_or(|(at, _)| at < t) {
+            th.last_wake_event = Some((t, LastEvent::Left(cause)));
+        }
         if wait.request.reason == WaitReason::Monitor {
             th.monitor = MonitorState::Unarmed;
         }

@@ -6,11 +6,12 @@ use emu_sim::{CpuId, LineAddr};
 
 use crate::config::CoreConfig;
 use crate::counters::CpuCounters;
+use crate::isa::Received;
 use crate::scoreboard::Scoreboard;
 use crate::spin::Spin;
 use crate::store_buffer::StoreBuffer;
 use crate::timing::OpTiming;
-use crate::wait::{MonitorState, WaitRequest};
+use crate::wait::{MonitorState, Signal, WaitRequest, WakeCause};
 
 /// Steps one instruction may take; the longest are FXSAVE-like.
 pub(crate) const STEPS_MAX: usize = 1024;
@@ -136,6 +137,26 @@ pub enum RunState {
     Shutdown,
 }
 
+/// An event that can end a wait, whether it did or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastEvent {
+    /// A signal arrived.
+    Signal {
+        /// What.
+        signal: Signal,
+        /// Who sent it; `CpuId(u32::MAX)` for a device.
+        from: CpuId,
+        /// What became of it.
+        received: Received,
+    },
+    /// The cpu's timer expired.
+    Timer,
+    /// The monitored line was written.
+    MonitorWrite(LineAddr),
+    /// A wait ended for a cause that was there before, or by its own deadline.
+    Left(WakeCause),
+}
+
 /// An IPI that is pending at this cpu.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingIpi {
@@ -208,6 +229,8 @@ pub struct Thread {
     pub(crate) last_points: [Option<u32>; 2],
     /// Addresses of unimplemented instructions that were reported.
     pub(crate) reported: Vec<u64>,
+    /// Cycle and kind of the last event that could have ended a wait.
+    pub(crate) last_wake_event: Option<(u64, LastEvent)>,
 }
 
 impl Thread {
@@ -237,6 +260,7 @@ impl Thread {
             passes: Vec::new(),
             last_points: [None; 2],
             reported: Vec::new(),
+            last_wake_event: None,
         }
     }
 
@@ -260,6 +284,24 @@ impl Thread {
     #[must_use]
     pub fn run_state(&self) -> RunState {
         self.run
+    }
+
+    /// The monitor, for reports.
+    #[must_use]
+    pub fn monitor(&self) -> MonitorState {
+        self.monitor
+    }
+
+    /// Cycle up to which the cpu has come, for reports.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Cycle and kind of the last event that could have ended a wait, for reports.
+    #[must_use]
+    pub fn last_wake_event(&self) -> Option<(u64, LastEvent)> {
+        self.last_wake_event
     }
 
     /// Counters.

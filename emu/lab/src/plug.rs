@@ -1,11 +1,9 @@
 //! The machine of this project as a rig.
 
 use emu_cpu::thread::RunState;
-use emu_cpu::wait::WaitReason;
-use emu_machine::cpuid::Feature;
 use emu_machine::{CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
-use emu_observe::{Observer, PointTable, StallReport, StalledCpu, Waiting};
-use emu_sim::{CpuId, Freq, SimTime};
+use emu_observe::{Observer, PointTable, StallReport};
+use emu_sim::{CpuId, SimTime};
 
 use crate::ending::LabError;
 use crate::rig::Rig;
@@ -97,52 +95,12 @@ impl Rig for Machine {
     }
 
     fn stall_report(&self) -> StallReport {
-        let cpus = (0..Machine::cpus(self)).map(|n| stalled(self, n)).collect();
-        StallReport { time: Machine::now(self), cpus, busy_lines: Vec::new() }
-    }
-}
-
-/// Says what one cpu of a machine waits for.
-fn stalled(machine: &Machine, n: usize) -> StalledCpu {
-    let cpu = CpuId(u32::try_from(n).unwrap_or(u32::MAX));
-    let topology = machine.topology();
-    let clock = Freq::from_khz(topology.cores[topology.cpus[n].core].core_khz);
-    let (waiting, since) = match machine.run_state(cpu) {
-        RunState::Waiting(wait) => (waiting(wait.request.reason), clock.edge(wait.since)),
-        _ => (Waiting::Shutdown, machine.now()),
-    };
-    let state = machine.cpu(cpu);
-    let pc = state.linear_pc();
-    StalledCpu {
-        cpu,
-        waiting,
-        since,
-        pc,
-        symbol: machine
-            .image()
-            .filter(|image| image.symbols.at(pc).is_some())
-            .map(|image| image.symbols.describe(pc)),
-        interrupts_enabled: state.state.rflags & RFLAGS_IF != 0,
-        pending: state.apic.pending().into_iter().collect(),
-        last_wake: None,
-    }
-}
-
-/// Interrupt flag in RFLAGS.
-const RFLAGS_IF: u64 = 1 << 9;
-
-fn waiting(reason: WaitReason) -> Waiting {
-    match reason {
-        WaitReason::Halt => Waiting::Hlt,
-        WaitReason::Monitor | WaitReason::Pause => Waiting::Mwait { line: None },
-        WaitReason::Power => Waiting::Port,
-        WaitReason::Startup => Waiting::Start,
-        WaitReason::Shutdown => Waiting::Shutdown,
+        Machine::stall_report(self)
     }
 }
 
 /// Returns the names of the CPUID features that this emulator implements.
 #[must_use]
 pub fn implemented_features() -> Vec<&'static str> {
-    Feature::ALL.iter().map(|feature| feature.name()).collect()
+    emu_machine::implemented_features().iter().map(|feature| feature.name()).collect()
 }

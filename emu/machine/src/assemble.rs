@@ -191,8 +191,9 @@ fn idle_table(m: &topology::Machine) -> IdleTable {
     table
 }
 
-/// What the x86 cpus of this machine implement and offer.
-pub(crate) fn implemented() -> Vec<Feature> {
+/// The CPUID features that x86 cpus implement and, where the machine has them, offer.
+#[must_use]
+pub fn implemented_features() -> Vec<Feature> {
     Feature::ALL.iter().copied().filter(|f| is_implemented(*f)).collect()
 }
 
@@ -288,7 +289,7 @@ pub(crate) fn cpu_config(m: &topology::Machine) -> CpuConfig {
 
 /// Computes what cpu `cpu` has for itself.
 pub(crate) fn cpu_identity(m: &topology::Machine, cpu: usize) -> CpuIdentity {
-    let table = cpuid::leaves(m, cpu, &implemented());
+    let table = cpuid::leaves(m, cpu, &implemented_features());
     let rows: Arc<[CpuidRow]> = table
         .rows()
         .iter()

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `api` (how a run is asked for and ends), `machine` (state), `assemble` (from the
 //! topology), `load`, `fdt`, `handover`, `cpuid` (what the guest meets), `run` (the loop), `bus`
-//! and `dev`, `rules`.
+//! and `dev`, `rules`, `stall` (who waits for what).
 //!
 //! ```
 //! use emu_machine::{Image, Machine, Options, Stop, Until};
@@ -58,8 +58,10 @@ pub mod load;
 mod machine;
 mod rules;
 mod run;
+mod stall;
 
 pub use api::{Options, PointAction, PointRule, Stop, Until};
+pub use assemble::implemented_features;
 pub use emu_cpu::counters::CpuCounters;
 pub use load::Image;
 pub use machine::{BuildError, Machine, NamedLines};

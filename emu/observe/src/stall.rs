@@ -30,6 +30,21 @@ pub enum Waiting {
         /// Asks to write.
         write: bool,
     },
+    /// For its older stores to become visible. In a stall this is a fault of the model.
+    Stores,
+    /// For the answer of a device. In a stall this is a fault of the model.
+    Device,
+    /// For the end of a flush of this line. In a stall this is a fault of the model.
+    Flush {
+        /// Line.
+        line: LineAddr,
+    },
+    /// In a timed wait.
+    Time,
+    /// Nothing: it repeats a loop that nothing disturbs.
+    Spin,
+    /// Nothing: it runs.
+    Nothing,
     /// A test rule holds it at this point.
     Held {
         /// Name of the point.
@@ -52,6 +67,14 @@ impl fmt::Display for Waiting {
                 let access = if *write { "write" } else { "read" };
                 write!(f, "waits for permission to {access} line {:#x}", line.base().0)
             }
+            Waiting::Stores => f.write_str("waits for its store buffer to drain"),
+            Waiting::Device => f.write_str("waits for the answer of a device"),
+            Waiting::Flush { line } => {
+                write!(f, "waits for the flush of line {:#x}", line.base().0)
+            }
+            Waiting::Time => f.write_str("waits for time to pass"),
+            Waiting::Spin => f.write_str("repeats a loop that nothing disturbs"),
+            Waiting::Nothing => f.write_str("runs"),
             Waiting::Held { point } => write!(f, "is held by a rule at point {point}"),
         }
     }

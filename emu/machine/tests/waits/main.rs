@@ -8,6 +8,7 @@ mod interrupt;
 #[path = "../common/laws.rs"]
 mod laws;
 mod reset;
+mod stall;
 mod timed;
 mod watch;
 mod world;
