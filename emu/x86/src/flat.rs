@@ -13,6 +13,24 @@ use emu_cpu::timing::OpTiming;
 use emu_cpu::wait::{MonitorState, Signal};
 use emu_sim::{PhysAddr, SimTime};
 
+use crate::cpu::X86Cpu;
+use crate::ctx::{Ctx, Exec, Trap};
+use crate::decode::Op;
+use crate::exec::{Next, execute};
+
+/// Runs one body as a step of the cpu does: translations take effect when it has ended.
+///
+/// # Errors
+/// As [`execute`].
+pub fn run_body<P: Port>(cpu: &mut X86Cpu, port: &mut P, op: &Op) -> Exec<Next> {
+    cpu.tlb.begin();
+    let result = execute(&mut Ctx { cpu, port }, op);
+    if result != Err(Trap::Wait) {
+        cpu.tlb.commit();
+    }
+    result
+}
+
 /// Flat memory from physical address 0, with records of what left the cpu.
 #[derive(Clone, Debug)]
 pub struct FlatPort {

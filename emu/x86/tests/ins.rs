@@ -7,13 +7,15 @@
 //!   `-` for none), memory (`b[20000]=..`, and `w`, `d`, `q`, `x` for 2, 4, 8 and 16 bytes), `cpl`,
 //!   `iopl`, `cr0`, `cr4`, `mxcsr`, `fsbase`, `port` (the value that devices answer), and `without`
 //!   (a feature that the cpu then lacks).
-//! - **after** says what changed, in the same words, or `same`; besides `jump=..`, `fault=gp(0)`.
-//!   All else must be as before: registers, flags, and memory.
-//! - A line `mode 16`, `mode 32` or `mode 64` (the default) holds for the rows behind it.
+//! - **after** says what changed, in the same words, or `same`; besides `jump=..`, `fault=gp(0)`,
+//!   and `fault=pf(6,22000)` with the error code and CR2. All else must be as before: registers,
+//!   flags, and memory.
+//! - A line `mode 16`, `mode 32`, `mode 64` (the default) or `mode user` holds for the rows behind
+//!   it. The last is 64-bit code at CPL 3 with paging: `emu_x86::flat_user` has its addresses.
 //!
-//! The instruction is at 0x1000, RSP is 0x28100, other registers are 0. A repeated string
-//! instruction runs until it goes on. Each row runs twice: with memory that answers at once, and
-//! with one that makes the instruction wait and start again, which must not show.
+//! But for `mode user`, the instruction is at 0x1000, RSP is 0x28100, other registers are 0. A
+//! repeated string instruction runs until it goes on. Each row runs twice: with memory that answers
+//! at once, and with one that makes the instruction wait and start again, which must not show.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -21,11 +23,12 @@ use std::sync::Arc;
 
 use emu_cpu::port::{Port, Wait};
 use emu_sim::{ApicId, Freq};
-use emu_x86::ctx::{Ctx, Exception, Trap};
-use emu_x86::decode::{Mode, decode_block};
-use emu_x86::defs::{Features, cr0, cr4, efer, rights, vector};
-use emu_x86::exec::{Next, execute};
-use emu_x86::flat::{FlakyPort, FlatPort};
+use emu_x86::ctx::{Exception, Trap};
+use emu_x86::decode::{self, decode_block};
+use emu_x86::defs::{Features, Vendor, cr0, cr4, efer, rights, vector};
+use emu_x86::exec::Next;
+use emu_x86::flat::{FlakyPort, FlatPort, run_body};
+use emu_x86::flat_user;
 use emu_x86::state::{SegReg, Segment, State};
 use emu_x86::{CpuConfig, CpuIdentity, X86Cpu};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
@@ -65,7 +68,54 @@ enum End {
     Seq,
     Jump(u64),
     Fault(u8, Option<u32>),
+    /// Error code and CR2.
+    PageFault(u32, u64),
     Other,
+}
+
+/// What a line `mode` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// CPL 0, no paging, code of so many bits.
+    Bits(u8),
+    /// CPL 3 with paging.
+    User,
+}
+
+impl Mode {
+    fn parse(text: &str) -> Self {
+        if text == "user" {
+            Mode::User
+        } else {
+            Mode::Bits(text.parse().expect("16, 32, 64 or user"))
+        }
+    }
+
+    /// Bits of the code.
+    fn bits(self) -> u8 {
+        match self {
+            Mode::Bits(bits) => bits,
+            Mode::User => 64,
+        }
+    }
+
+    /// Where the instruction lies.
+    fn code(self) -> u64 {
+        match self {
+            Mode::Bits(_) => CODE,
+            Mode::User => flat_user::CODE,
+        }
+    }
+
+    fn world(self) -> World {
+        match self {
+            Mode::Bits(bits) => world(bits),
+            Mode::User => {
+                let (cpu, port) = flat_user::user_world(Vendor::Intel, false);
+                World { cpu, port }
+            }
+        }
+    }
 }
 
 struct Row<'a> {
@@ -105,7 +155,7 @@ fn flag_bits(letters: &str) -> Result<u64, String> {
 /// The cpu of a mode, at `CODE`.
 fn world(mode: u8) -> World {
     let config = CpuConfig {
-        vendor: emu_x86::defs::Vendor::Intel,
+        vendor: Vendor::Intel,
         features: Features::all(),
         phys_addr_bits: 46,
         mmio: Vec::new(),
@@ -175,6 +225,7 @@ impl World {
             }
             "iopl" => state.rflags |= (number(value)? as u64) << 12,
             "ac" => state.rflags |= 1 << 18,
+            "id" => state.rflags |= 1 << 21,
             "mxcsr" => state.fp.mxcsr = number(value)? as u32,
             "cr0" => state.cr0 = number(value)? as u64,
             "cr4" => state.cr4 = number(value)? as u64,
@@ -183,6 +234,7 @@ impl World {
             "ftw" => state.fp.ftw = number(value)? as u8,
             "tscaux" => state.tsc_aux = number(value)? as u64,
             "fsbase" => state.seg[SegReg::Fs as usize].base = number(value)? as u64,
+            "gsbase" => state.seg[SegReg::Gs as usize].base = number(value)? as u64,
             "gssel" => state.seg[SegReg::Gs as usize].selector = number(value)? as u16,
             "port" => self.port.device_value = number(value)? as u64,
             "cpl" => {
@@ -206,6 +258,10 @@ impl World {
 }
 
 fn fault_of(text: &str) -> Result<End, String> {
+    if let Some((code, cr2)) = text.strip_prefix("pf(").and_then(|rest| rest.split_once(',')) {
+        let cr2 = number(cr2.trim_end_matches(')'))? as u64;
+        return Ok(End::PageFault(number(code)? as u32, cr2));
+    }
     let (name, code) = text
         .split_once('(')
         .map_or((text, None), |(name, code)| (name, Some(code.trim_end_matches(')'))));
@@ -216,7 +272,7 @@ fn fault_of(text: &str) -> Result<End, String> {
         "nm" => vector::NM,
         "ss" => vector::SS,
         "gp" => vector::GP,
-        "pf" => vector::PF,
+        "mf" => vector::MF,
         _ => return Err(format!("no fault {name}")),
     };
     let code = code.map(number).transpose()?.map(|code| code as u32);
@@ -228,14 +284,16 @@ fn step<P: Port>(cpu: &mut X86Cpu, port: &mut P, bytes: &[u8]) -> Result<Option<
     // What follows is never executed, but iced reads on before it calls bytes invalid.
     let mut padded = [0x90; 16];
     padded[..bytes.len()].copy_from_slice(bytes);
-    let block = decode_block(&padded, CODE, Mode { bits: cpu.bits() });
+    let block = decode_block(&padded, cpu.state.rip, decode::Mode { bits: cpu.bits() });
     let Some(op) = block.ops.first() else { return Ok(Some(End::Other)) };
-    let mut ctx = Ctx { cpu, port };
-    Ok(Some(match execute(&mut ctx, op) {
+    Ok(Some(match run_body(cpu, port, op) {
         Ok(Next::Repeat) => return Ok(None),
         Ok(Next::Seq) if usize::from(op.len) == bytes.len() => End::Seq,
         Ok(Next::Jump(target)) => End::Jump(target),
         Ok(_) => End::Other,
+        Err(Trap::Fault(Exception { vector: vector::PF, code: Some(code), cr2 })) => {
+            End::PageFault(code, cr2)
+        }
         Err(Trap::Fault(Exception { vector, code, .. })) => End::Fault(vector, code),
         Err(Trap::Wait) => return Err(Wait),
     }))
@@ -305,9 +363,9 @@ fn differences(found: &World, wanted: &World) -> String {
     text
 }
 
-fn check(row: &Row<'_>, mode: u8) -> Result<(), String> {
-    let mut before = world(mode);
-    before.port.put(CODE, &row.bytes);
+fn check(row: &Row<'_>, mode: Mode) -> Result<(), String> {
+    let mut before = mode.world();
+    before.port.put(mode.code(), &row.bytes);
     for word in row.before.split_whitespace() {
         before.set(word)?;
     }
@@ -340,7 +398,7 @@ fn check(row: &Row<'_>, mode: u8) -> Result<(), String> {
 }
 
 /// What iced's formatter makes of the bytes.
-fn disassemble(bytes: &[u8], mode: u8) -> String {
+fn disassemble(bytes: &[u8], mode: Mode) -> String {
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
     options.set_hex_prefix("0x");
@@ -349,7 +407,8 @@ fn disassemble(bytes: &[u8], mode: u8) -> String {
     options.set_space_after_operand_separator(true);
     options.set_rip_relative_addresses(true);
     options.set_branch_leading_zeros(false);
-    let mut decoder = Decoder::with_ip(u32::from(mode), bytes, CODE, DecoderOptions::NONE);
+    let bits = u32::from(mode.bits());
+    let mut decoder = Decoder::with_ip(bits, bytes, mode.code(), DecoderOptions::NONE);
     let mut text = String::new();
     formatter.format(&decoder.decode(), &mut text);
     text
@@ -368,12 +427,12 @@ fn rows_hold() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let content = std::fs::read_to_string(&path).unwrap();
         let mut blessed = String::new();
-        let mut mode = 64;
+        let mut mode = Mode::Bits(64);
         for (i, line) in content.lines().enumerate() {
             let line = line.trim_end();
             let mut new_line = line.to_owned();
-            if let Some(bits) = line.strip_prefix("mode ") {
-                mode = bits.trim().parse().unwrap();
+            if let Some(text) = line.strip_prefix("mode ") {
+                mode = Mode::parse(text.trim());
             } else if !line.is_empty() && !line.starts_with('#') {
                 rows += 1;
                 let result = parse(line).and_then(|row| {
