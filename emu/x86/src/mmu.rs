@@ -146,6 +146,23 @@ impl<P: Port> Ctx<'_, P> {
         self.read_slow(seg, lin, size, access)
     }
 
+    /// Reads `size` bytes (1, 2, 4, 8) that the same instruction writes back: what faults, faults
+    /// as a write.
+    ///
+    /// # Errors
+    /// #GP, #SS, #PF, `Wait`.
+    #[inline]
+    pub fn read_to_write(&mut self, seg: SegReg, offset: u64, size: u8) -> Exec<u64> {
+        let lin = self.linear(seg, offset, size, true)?;
+        let access = self.write_access();
+        if lin & 63 <= 64 - u64::from(size)
+            && let Some(pa) = self.cpu.tlb.micro(lin, access)
+        {
+            return Ok(self.port.load(PhysAddr(pa), size)?);
+        }
+        self.read_slow(seg, lin, size, access)
+    }
+
     /// Writes the low `size` bytes (1, 2, 4, 8) of `value` at an offset in a segment.
     ///
     /// # Errors
@@ -161,6 +178,27 @@ impl<P: Port> Ctx<'_, P> {
             return Ok(self.port.store(PhysAddr(pa), size, value)?);
         }
         self.write_slow(seg, lin, size, access, value)
+    }
+
+    /// Checks that an operand's linear address is a multiple of `to`.
+    ///
+    /// # Errors
+    /// #GP(0) when it is not; #GP or #SS of the segment.
+    pub(crate) fn check_alignment(&self, seg: SegReg, offset: u64, to: u64) -> Exec<()> {
+        let lin = self.linear(seg, offset, 1, false)?;
+        if lin & (to - 1) == 0 { Ok(()) } else { Err(Exception::gp(0).into()) }
+    }
+
+    /// Checks that an operand's linear address has the form that 64-bit mode wants.
+    ///
+    /// # Errors
+    /// #GP or #SS when it has not; #GP or #SS of the segment.
+    pub(crate) fn check_canonical(&self, seg: SegReg, offset: u64) -> Exec<()> {
+        let lin = self.linear(seg, offset, 1, false)?;
+        if self.cpu.is_64 && !self.cpu.is_canonical(lin) {
+            return Err(not_canonical(seg).into());
+        }
+        Ok(())
     }
 
     /// Reads 16 bytes; with `aligned`, they must be aligned.
@@ -209,13 +247,25 @@ impl<P: Port> Ctx<'_, P> {
     /// # Errors
     /// #GP, #SS, #PF, `Wait`.
     pub fn probe_write(&mut self, seg: SegReg, offset: u64, len: u32) -> Exec<()> {
+        self.probe(seg, offset, len, true)
+    }
+
+    /// Checks that `len` bytes can be read at an offset in a segment, without reading.
+    ///
+    /// # Errors
+    /// #GP, #SS, #PF, `Wait`.
+    pub fn probe_read(&mut self, seg: SegReg, offset: u64, len: u32) -> Exec<()> {
+        self.probe(seg, offset, len, false)
+    }
+
+    fn probe(&mut self, seg: SegReg, offset: u64, len: u32, writes: bool) -> Exec<()> {
         if len == 0 {
             return Ok(());
         }
         let last = u64::from(len) - 1;
-        let first_lin = self.linear(seg, offset, 1, true)?;
-        self.linear(seg, self.cpu.wrap_offset(offset, last), 1, true)?;
-        let access = self.write_access();
+        let first_lin = self.linear(seg, offset, 1, writes)?;
+        self.linear(seg, self.cpu.wrap_offset(offset, last), 1, writes)?;
+        let access = if writes { self.write_access() } else { self.read_access() };
         self.translate_in(seg, first_lin, access)?;
         let mut page = (first_lin & !0xfff).wrapping_add(0x1000);
         while page.wrapping_sub(first_lin) <= last {

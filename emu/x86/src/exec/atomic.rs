@@ -6,8 +6,8 @@
 
 use emu_cpu::port::Port;
 
-use super::{Body, Next, fault, operand, require};
-use crate::ctx::{Ctx, Exception, Exec};
+use super::{Body, Next, operand, require};
+use crate::ctx::{Ctx, Exec};
 use crate::decode::Op;
 use crate::defs::Features;
 use crate::flags::{self, ZF, mask};
@@ -98,8 +98,8 @@ pub(super) fn cmpxchg_pair<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, half: u8) -> 
     let new = pair(registers[gpr::RCX], registers[gpr::RBX]);
     let old = if op.is_locked() {
         let mut change = |old| Some(if old == expected { new } else { old });
-        if half == 8 && offset & 15 != 0 {
-            return fault(Exception::gp(0));
+        if half == 8 {
+            ctx.check_alignment(seg, offset, 16)?;
         }
         ctx.rmw(seg, offset, 2 * half, &mut change)?
     } else {
@@ -121,7 +121,14 @@ pub(super) fn cmpxchg_pair<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, half: u8) -> 
     Ok(Next::Seq)
 }
 
+/// Reads what is written back.
 fn read_pair<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, half: u8) -> Exec<u128> {
     let (seg, offset) = ctx.ea(op);
-    if half == 8 { ctx.read_wide(seg, offset, true) } else { Ok(ctx.read(seg, offset, 8)?.into()) }
+    if half == 8 {
+        ctx.check_alignment(seg, offset, 16)?;
+        ctx.probe_write(seg, offset, 16)?;
+        ctx.read_wide(seg, offset, true)
+    } else {
+        Ok(ctx.read_to_write(seg, offset, 8)?.into())
+    }
 }

@@ -7,7 +7,7 @@
 
 use emu_cpu::port::Port;
 
-use super::fpu::check_sse;
+use super::fpu::{check_sse, legal_fcw, summarised};
 use super::{Body, Next, fault};
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::decode::{FpStateOp, Op};
@@ -59,9 +59,8 @@ pub(super) fn save_restore<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: FpState
         return fault(Exception::nm());
     }
     let (seg, offset) = ctx.ea(op);
-    if offset & if is_xsave { 63 } else { 15 } != 0 {
-        return fault(Exception::gp(0));
-    }
+    ctx.check_canonical(seg, offset)?;
+    ctx.check_alignment(seg, offset, if is_xsave { 64 } else { 16 })?;
     let area = Area {
         seg,
         offset,
@@ -77,6 +76,8 @@ pub(super) fn save_restore<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: FpState
             save_xmm(ctx, area)?;
         }
         FpStateOp::Fxrstor => {
+            // All of the area is read, reserved bytes too.
+            ctx.probe_read(seg, offset, LEGACY_BYTES as u32)?;
             let mut fp = ctx.cpu.state.fp.clone();
             load_x87(ctx, area, &mut fp)?;
             load_mxcsr(ctx, area, &mut fp)?;
@@ -169,8 +170,8 @@ fn load_x87<P: Port>(ctx: &mut Ctx<'_, P>, area: Area, fp: &mut FpState) -> Exec
     let pointer_mask = if area.has_64_format { u64::MAX } else { 0xffff_ffff };
     fp.fip = ctx.read(area.seg, area.at(8), 8)? & pointer_mask;
     fp.fdp = ctx.read(area.seg, area.at(16), 8)? & pointer_mask;
-    fp.fcw = control as u16 | 0x40;
-    fp.fsw = (control >> 16) as u16;
+    fp.fcw = legal_fcw(control as u16);
+    fp.fsw = summarised((control >> 16) as u16, fp.fcw);
     fp.ftw = (control >> 32) as u8;
     fp.fop = (control >> 48) as u16 & 0x7ff;
     for i in 0..8 {

@@ -12,6 +12,39 @@ const FCW_INIT: u16 = 0x37f;
 /// Status bits that FNCLEX keeps: condition codes and top of stack.
 const FSW_KEPT: u16 = 0x7f00;
 
+/// Control bits that can be set: masks, precision, rounding, and the 387's infinity bit.
+const FCW_LEGAL: u16 = 0x1f3f;
+/// The control bit that reads as one on all cores since the 387.
+const FCW_FIXED: u16 = 0x40;
+/// The exceptions of status and control word.
+const EXCEPTIONS: u16 = 0x3f;
+/// Error summary.
+const FSW_ES: u16 = 0x80;
+/// Busy, which follows the error summary.
+const FSW_BUSY: u16 = 0x8000;
+
+/// The control word that a load of `value` gives; reserved bits are zero, as measured on Intel
+/// cores.
+pub(super) const fn legal_fcw(value: u16) -> u16 {
+    value & FCW_LEGAL | FCW_FIXED
+}
+
+/// The status word with its summary of what the control word does not mask.
+///
+/// Source: [SDM-1] "x87 FPU Status Register", "Exception flags". Status: spec.
+pub(super) const fn summarised(fsw: u16, fcw: u16) -> u16 {
+    let summary = FSW_ES | FSW_BUSY;
+    if fsw & !fcw & EXCEPTIONS != 0 { fsw | summary } else { fsw & !summary }
+}
+
+/// Raises #MF when an exception is pending that the control word does not mask.
+fn check_pending<P: Port>(ctx: &Ctx<'_, P>) -> Exec<()> {
+    if ctx.cpu.state.fp.fsw & FSW_ES != 0 {
+        return fault(Exception::mf());
+    }
+    Ok(())
+}
+
 /// Checks that an x87 instruction may run.
 fn check_x87<P: Port>(ctx: &Ctx<'_, P>) -> Exec<()> {
     if ctx.cpu.state.cr0 & (cr0::EM | cr0::TS) != 0 {
@@ -41,10 +74,14 @@ pub(super) fn control<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: FpuOp) -> Bo
             if ctx.cpu.state.cr0 & both == both {
                 return fault(Exception::nm());
             }
+            check_pending(ctx)?;
             return Ok(Next::Seq);
         }
         FpuOp::Emms if ctx.cpu.state.cr0 & cr0::EM != 0 => return fault(Exception::ud()),
         _ => check_x87(ctx)?,
+    }
+    if matches!(what, FpuOp::Fldcw | FpuOp::Fnop | FpuOp::Emms) {
+        check_pending(ctx)?;
     }
     match what {
         FpuOp::Fninit => {
@@ -57,8 +94,9 @@ pub(super) fn control<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: FpuOp) -> Bo
         FpuOp::Fnstsw => operand::put(ctx, op, 2, u64::from(ctx.cpu.state.fp.fsw))?,
         FpuOp::Fldcw => {
             let value = operand::get(ctx, op, op.dst, 2)?;
-            // Bit 6 reads as one on all cores since the 387.
-            ctx.cpu.state.fp.fcw = value as u16 | 0x40;
+            let fp = &mut ctx.cpu.state.fp;
+            fp.fcw = legal_fcw(value as u16);
+            fp.fsw = summarised(fp.fsw, fp.fcw);
         }
         FpuOp::Emms => {
             ctx.cpu.state.fp.ftw = 0;

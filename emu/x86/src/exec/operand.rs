@@ -97,7 +97,7 @@ pub(super) fn modify<P: Port, T>(
     if op.is_locked() {
         return modify_locked(ctx, (seg, offset), size, change);
     }
-    let old = ctx.read(seg, offset, size)?;
+    let old = ctx.read_to_write(seg, offset, size)?;
     let (new, result) = change(old);
     ctx.write(seg, offset, size, new & flags::mask(size))?;
     Ok(result)
