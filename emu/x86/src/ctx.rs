@@ -240,7 +240,7 @@ impl<P: Port> Ctx<'_, P> {
     }
 
     /// Source: [SDM-1] "I/O Privilege Level", "I/O Permission Bit Map".
-    fn check_io(&mut self, port: u16, size: u8) -> Exec<()> {
+    pub(crate) fn check_io(&mut self, port: u16, size: u8) -> Exec<()> {
         let state = &self.cpu.state;
         let iopl = (state.rflags & rflags::IOPL) >> rflags::IOPL_SHIFT;
         let is_virtual = state.rflags & rflags::VM != 0;
