@@ -162,7 +162,6 @@ impl<P: Port> Ctx<'_, P> {
     /// # Errors
     /// #GP(0), `Wait`.
     pub(crate) fn load_msw(&mut self, value: u64) -> Exec<()> {
-        self.require_cpl0()?;
         self.serialise()?;
         let old = self.cpu.state.cr0;
         self.commit_cr0(old & !0xe | value & 0xf);

@@ -78,7 +78,12 @@ pub(super) fn call<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
 /// CALL through a register or memory.
 pub(super) fn call_indirect<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Body {
     let target = operand::get(ctx, op, op.dst, op.src_size)?;
-    check(ctx, op, target)?;
+    if let Err(trap) = check(ctx, op, target) {
+        // The push comes first, as measured on Intel cores.
+        let rsp = ctx.cpu.state.gpr[gpr::RSP].wrapping_sub(u64::from(op.size));
+        ctx.probe_write(SegReg::Ss, rsp & ctx.cpu.stack_mask(), u32::from(op.size))?;
+        return Err(trap);
+    }
     let pc = ctx.cpu.state.rip;
     push_return(ctx, op)?;
     let is_wrong = ctx.cpu.predictor.indirect(pc, target);

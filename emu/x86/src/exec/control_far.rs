@@ -79,15 +79,14 @@ fn target<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<(u16, u64)> {
     Ok((selector as u16, offset))
 }
 
-/// The code segment of a far JMP or CALL, checked; in real mode the same with another base.
+/// The code segment of a far JMP or CALL, checked; in real mode the same with another base. The
+/// target is checked later, when the stack is known to be there.
 ///
 /// Source: [SDM-2] "JMP", "CALL", the pseudocode.
-fn code_segment<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16, offset: u64) -> Exec<Segment> {
+fn code_segment<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16) -> Exec<Segment> {
     if !ctx.cpu.is_protected() {
         let old = ctx.cpu.segment(SegReg::Cs);
-        let code = Segment { selector, base: u64::from(selector) << 4, ..old };
-        ctx.check_target(code, offset)?;
-        return Ok(code);
+        return Ok(Segment { selector, base: u64::from(selector) << 4, ..old });
     }
     if selector & 0xfffc == 0 {
         return Err(Exception::gp(0).into());
@@ -95,14 +94,13 @@ fn code_segment<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16, offset: u64) -> Ex
     let descriptor = ctx.descriptor(selector, 0, Exception::gp)?;
     ctx.check_code(descriptor, selector)?;
     let descriptor = ctx.mark_accessed(descriptor)?;
-    let code = descriptor.segment(selector & !3 | u16::from(ctx.cpu.cpl));
-    ctx.check_target(code, offset)?;
-    Ok(code)
+    Ok(descriptor.segment(selector & !3 | u16::from(ctx.cpu.cpl)))
 }
 
 fn far_jump<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let (selector, offset) = target(ctx, op)?;
-    let code = code_segment(ctx, selector, offset)?;
+    let code = code_segment(ctx, selector)?;
+    ctx.check_target(code, offset)?;
     ctx.cpu.state.seg[SegReg::Cs as usize] = code;
     ctx.cpu.update_mode();
     Ok(Next::Jump(offset))
@@ -110,11 +108,12 @@ fn far_jump<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
 
 fn far_call<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let (selector, offset) = target(ctx, op)?;
-    let code = code_segment(ctx, selector, offset)?;
+    let code = code_segment(ctx, selector)?;
     let size = u64::from(op.size);
     let rsp = ctx.cpu.state.gpr[gpr::RSP];
     let low = rsp.wrapping_sub(2 * size);
     ctx.probe_write(SegReg::Ss, low & ctx.cpu.stack_mask(), 2 * u32::from(op.size))?;
+    ctx.check_target(code, offset)?;
     let back = op.next_ip(ctx.cpu.state.rip);
     let old = ctx.cpu.segment(SegReg::Cs).selector;
     ctx.stack_write(rsp.wrapping_sub(size), op.size, u64::from(old))?;
@@ -136,7 +135,7 @@ struct Return {
 /// Checks the code segment of a return; gives it with its privilege level.
 ///
 /// Source: [SDM-2] "RET", "IRET", the pseudocode of returns.
-fn return_code<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16, rip: u64) -> Exec<Segment> {
+fn return_code<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16) -> Exec<Segment> {
     let gp: Raise = Exception::gp;
     if selector & 0xfffc == 0 {
         return Err(gp(0).into());
@@ -154,9 +153,7 @@ fn return_code<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16, rip: u64) -> Exec<S
     if !descriptor.is_present() {
         return Err(Exception::np(code).into());
     }
-    let segment = ctx.mark_accessed(descriptor)?.segment(selector);
-    ctx.check_target(segment, rip)?;
-    Ok(segment)
+    Ok(ctx.mark_accessed(descriptor)?.segment(selector))
 }
 
 /// Checks the stack segment of a return.
@@ -213,24 +210,27 @@ fn far_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let released = if op.dst == Operand::IMM { op.imm & 0xffff } else { 0 };
     let rsp = ctx.cpu.state.gpr[gpr::RSP];
     let rip = ctx.stack_read(rsp, op.size)?;
-    let selector = ctx.stack_read(rsp.wrapping_add(size), op.size)? as u16;
+    // Of a selector's slot, the selector alone is read.
+    let selector = ctx.stack_read(rsp.wrapping_add(size), 2)? as u16;
     let above = rsp.wrapping_add(2 * size + released);
     if !ctx.cpu.is_protected() {
-        let code = code_segment(ctx, selector, rip)?;
+        let code = code_segment(ctx, selector)?;
+        ctx.check_target(code, rip)?;
         ctx.cpu.state.seg[SegReg::Cs as usize] = code;
         ctx.cpu.set_rsp(above);
         ctx.cpu.update_mode();
         return Ok(Next::Jump(rip));
     }
-    let code = return_code(ctx, selector, rip)?;
+    let code = return_code(ctx, selector)?;
     let cpl = (selector & 3) as u8;
     let stack = if cpl > ctx.cpu.cpl {
         let new_rsp = ctx.stack_read(above, op.size)?;
-        let ss = ctx.stack_read(above.wrapping_add(size), op.size)? as u16;
+        let ss = ctx.stack_read(above.wrapping_add(size), 2)? as u16;
         Some((return_stack(ctx, ss, code)?, new_rsp.wrapping_add(released)))
     } else {
         None
     };
+    ctx.check_target(code, rip)?;
     commit_return(ctx, Return { code, cpl, stack }, above);
     Ok(Next::Jump(rip))
 }
@@ -245,11 +245,12 @@ fn interrupt_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     }
     ctx.serialise()?;
     let rip = ctx.stack_read(rsp, op.size)?;
-    let selector = ctx.stack_read(rsp.wrapping_add(size), op.size)? as u16;
+    let selector = ctx.stack_read(rsp.wrapping_add(size), 2)? as u16;
     let flags = ctx.stack_read(rsp.wrapping_add(2 * size), op.size)?;
     let above = rsp.wrapping_add(3 * size);
     if !ctx.cpu.is_protected() {
-        let code = code_segment(ctx, selector, rip)?;
+        let code = code_segment(ctx, selector)?;
+        ctx.check_target(code, rip)?;
         ctx.cpu.state.seg[SegReg::Cs as usize] = code;
         ctx.cpu.set_rsp(above);
         ctx.cpu.update_mode();
@@ -259,17 +260,18 @@ fn interrupt_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     if !ctx.cpu.is_long() && op.size == 4 && flags & rflags::VM != 0 && ctx.cpu.cpl == 0 {
         return Err(Exception::gp(0).into());
     }
-    let code = return_code(ctx, selector, rip)?;
+    let code = return_code(ctx, selector)?;
     let cpl = (selector & 3) as u8;
     // In 64-bit mode SS:RSP is always popped.
     let stack = if ctx.cpu.is_64 || cpl > ctx.cpu.cpl {
         let new_rsp = ctx.stack_read(above, op.size)?;
-        let ss = ctx.stack_read(above.wrapping_add(size), op.size)? as u16;
+        let ss = ctx.stack_read(above.wrapping_add(size), 2)? as u16;
         Some((return_stack(ctx, ss, code)?, new_rsp))
     } else {
         None
     };
     let old_cpl = ctx.cpu.cpl;
+    ctx.check_target(code, rip)?;
     commit_return(ctx, Return { code, cpl, stack }, above);
     finish_iret(ctx, flags, op.size, old_cpl);
     Ok(Next::Jump(rip))

@@ -73,6 +73,7 @@ fn execute_rare<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: SysOp) -> Exec<Nex
         }
         SysOp::Smsw => store_short(ctx, op, ctx.cpu.state.cr0)?,
         SysOp::Lmsw => {
+            ctx.require_cpl0()?;
             let value = operand::get(ctx, op, op.dst, 2)?;
             ctx.load_msw(value)?;
         }
@@ -120,7 +121,8 @@ pub(super) fn seg_load<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: SegLoad) ->
         return Err(Exception::ud().into());
     };
     let selector = match what {
-        SegLoad::Pop => ctx.stack_read(ctx.cpu.state.gpr[gpr::RSP], op.size)?,
+        // Of the slot, the selector alone is read, as measured on Intel cores.
+        SegLoad::Pop => ctx.stack_read(ctx.cpu.state.gpr[gpr::RSP], 2)?,
         _ => operand::get(ctx, op, op.src, 2)?,
     };
     let segment = ctx.load_segment(seg, selector as u16)?;
