@@ -5,7 +5,7 @@
 //! modelled: other rounding modes for arithmetic (conversions to integers do honour MXCSR.RC),
 //! flush-to-zero and denormals-are-zero, the exception flags of MXCSR, and #XM. RCP and RSQRT give
 //! the rounded quotient, which is within the error that the manual allows, but not bit-equal to
-//! any core.
+//! any core; denormals are zero to them, as source and as result ([SDM-2] "RCPPS").
 
 use emu_cpu::port::Port;
 
@@ -23,9 +23,13 @@ pub(super) trait Float: Copy + PartialOrd {
     /// The quiet bit and the default quiet NaN ("QNaN floating-point indefinite").
     const QUIET: u128;
     const DEFAULT_NAN: u128;
+    /// The sign bit.
+    const SIGN: u128 = 1 << (Self::BITS - 1);
     fn from_bits_wide(bits: u128) -> Self;
     fn to_bits_wide(self) -> u128;
     fn nan(self) -> bool;
+    /// Whether it is a denormal.
+    fn is_tiny(self) -> bool;
     fn apply(arith: FpArith, a: Self, b: Self) -> Self;
 }
 
@@ -43,6 +47,9 @@ macro_rules! float {
             }
             fn nan(self) -> bool {
                 self.is_nan()
+            }
+            fn is_tiny(self) -> bool {
+                self.is_subnormal()
             }
             #[inline(always)]
             fn apply(arith: FpArith, a: Self, b: Self) -> Self {
@@ -96,7 +103,12 @@ fn element<T: Float>(arith: FpArith, a: u128, b: u128) -> u128 {
     if b.nan() {
         return b_bits | T::QUIET;
     }
+    let is_approximate = matches!(arith, FpArith::Rcp | FpArith::Rsqrt);
+    let b = if is_approximate && b.is_tiny() { T::from_bits_wide(b_bits & T::SIGN) } else { b };
     let result = T::apply(arith, a, b);
+    if is_approximate && result.is_tiny() {
+        return result.to_bits_wide() & T::SIGN;
+    }
     if result.nan() { T::DEFAULT_NAN } else { result.to_bits_wide() }
 }
 

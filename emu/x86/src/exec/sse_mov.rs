@@ -188,6 +188,8 @@ fn mask_store<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<()> {
     let to = ctx.cpu.state.gpr[gpr::RDI];
     let fp = &ctx.cpu.state.fp;
     let (value, select) = (fp.xmm[op.src.number()], fp.xmm[op.src2.number()]);
+    // All bytes are checked, selected or not, as measured on Intel cores.
+    ctx.probe_write(op.seg, to & mask(op.asize), 16)?;
     for (i, byte) in value.to_le_bytes().into_iter().enumerate() {
         if select >> (8 * i + 7) & 1 != 0 {
             let offset = to.wrapping_add(i as u64) & mask(op.asize);
