@@ -48,6 +48,7 @@ const TABLE: &[Row] = &[
     row("tools_xtask",  &["guests_abi", "topology", "emu_machine", "emu_lab"], &["sha2"]),
     row("tests_litmus", &["emu_sim", "emu_machine", "topology", "guests_abi"],
                         &["iced-x86", "serde_json"]),
+    row("tests_native", &["emu_x86"], &["iced-x86", "libc"]),
     row("tests_runner", &["emu_sim", "emu_observe", "emu_mem", "emu_cpu", "emu_x86", "emu_arm64",
                           "emu_machine", "emu_lab", "topology", "guests_abi", "guests_sched",
                           "tools_xtask"],

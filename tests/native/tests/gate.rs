@@ -1,0 +1,105 @@
+//! The short run of the gate, the rows that were kept, and the table of forms.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests, with functions that they share"
+)]
+
+use std::path::{Path, PathBuf};
+
+use tests_native::forms::{self, Form};
+use tests_native::host::{Native, Processor};
+use tests_native::run::{Pair, Plan};
+use tests_native::{coverage, row};
+
+/// Cases of each form in the short run.
+const CASES_PER_FORM: u64 = 160;
+const SEED: u64 = 0x0c05_5ca1;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Host and emulator, or a word that there is no such host.
+fn pair() -> Option<Pair> {
+    let Some(processor) = Processor::of_host() else {
+        println!("skipped: needs x86-64 linux");
+        return None;
+    };
+    let native = Native::start(env!("CARGO_BIN_EXE_tests_native").into()).unwrap();
+    Some(Pair::new(native, processor).unwrap())
+}
+
+/// Files with rows, by name.
+fn row_files() -> Vec<(String, String)> {
+    let folder = root().join("tests/isa/x86");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> = paths.filter(|path| path.extension() == Some("ins".as_ref())).collect();
+    paths.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+    paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+#[test]
+fn every_form_agrees_with_the_host() {
+    let Some(mut pair) = pair() else { return };
+    let codes = forms::native(&forms::all());
+    let cases = CASES_PER_FORM * codes.len() as u64;
+    let report = pair.run(&Plan { cases, seed: SEED, codes: codes.clone() }).unwrap();
+    let text = report.text();
+    println!("{text}");
+    assert!(report.failures.is_empty(), "{text}");
+    let skipped: usize = report.skipped.values().map(Vec::len).sum();
+    let ran = codes.iter().filter(|code| report.by_form.contains_key(&format!("{code:?}")));
+    assert_eq!(ran.count() + skipped, codes.len(), "a form that the host has did not run");
+}
+
+#[test]
+fn equal_seeds_give_equal_reports() {
+    let codes = forms::native(&forms::all());
+    let plan = Plan { cases: 2000, seed: 7, codes };
+    let reports: Vec<_> = (0..2).filter_map(|_| Some(pair()?.run(&plan).unwrap().text())).collect();
+    assert!(reports.windows(2).all(|pair| pair[0] == pair[1]), "{reports:?}");
+}
+
+#[test]
+fn kept_rows_agree_with_the_host() {
+    let Some(mut pair) = pair() else { return };
+    let mut rows = 0;
+    let mut failures = Vec::new();
+    for (name, content) in row_files() {
+        let mut is_user = false;
+        for (n, line) in content.lines().enumerate() {
+            if let Some(mode) = line.strip_prefix("mode ") {
+                is_user = mode.trim() == "user";
+            } else if is_user && !line.trim().is_empty() && !line.starts_with('#') {
+                rows += 1;
+                let text = match row::parse(line) {
+                    Ok(case) => pair.differs(&case).unwrap(),
+                    Err(word) => format!(" `{word}` is not known"),
+                };
+                if !text.is_empty() {
+                    failures.push(format!("{name}:{}:{text}\n    {line}", n + 1));
+                }
+            }
+        }
+    }
+    assert!(rows > 0, "no rows");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn the_table_of_forms_is_current() {
+    let path = root().join("docs/instructions.md");
+    let files: Vec<String> = row_files().into_iter().map(|file| file.1).collect();
+    let forms: Vec<Form> = forms::all();
+    let document = coverage::document(&forms, &coverage::rows_by_form(&files));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &document).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let pairs = found.lines().zip(document.lines());
+    let first = pairs.into_iter().find(|(a, b)| a != b);
+    assert!(found == document, "docs/instructions.md is old at {first:?}; run with BLESS=1");
+}
