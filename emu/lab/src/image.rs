@@ -12,7 +12,7 @@ const HEADERS_BYTES: u64 = 64 + 56;
 /// The loop has loads and stores to one line, a multiplication and dependent and independent
 /// additions, twelve instructions a turn, and no loop that could be skipped: its counter counts.
 #[must_use]
-pub(crate) fn alu_loop(turns: u32) -> Vec<u8> {
+pub fn alu_loop(turns: u32) -> Vec<u8> {
     #[rustfmt::skip]
     let mut code = vec![
         0x48, 0x8d, 0x5c, 0x24, 0x80,             // lea rbx, [rsp-0x80]
