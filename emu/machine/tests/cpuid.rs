@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use emu_machine::cpuid::{CpuidTable, Feature, leaves, masked_features, shown_features};
+use emu_machine::implemented_features;
 use topology::{Machine, list};
 
 const CORE: u32 = 2;
@@ -151,6 +152,23 @@ fn only_features_of_machine_and_model_show() {
     assert_eq!(masked.len() + shown.len(), machine.features.names.len());
     let none = leaves(&machine, 0, &[]);
     assert_eq!((none.lookup(5, 0), none.lookup(0xd, 0)), ([0; 4], [0; 4]));
+}
+
+#[test]
+fn what_the_model_lacks_is_masked() {
+    let machine = machine("epyc-7763-2s");
+    let implemented = implemented_features();
+    let shown = shown_features(&machine, &implemented);
+    let masked = masked_features(&machine, &implemented);
+    assert!(masked.contains(&"avx2") && !masked.contains(&"cx16"), "{masked:?}");
+    assert!(shown.contains(&Feature::Cx16) && !shown.contains(&Feature::Avx2), "{shown:?}");
+    // The text for people says the same.
+    let names: Vec<&str> = implemented.iter().map(|feature| feature.name()).collect();
+    let text = machine.render(&names);
+    let line = |start: &str| text.lines().find(|line| line.trim().starts_with(start));
+    let words = |start: &str| line(start).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    assert!(words("shown:").is_some_and(|all| all.contains(&"cx16") && !all.contains(&"avx2")));
+    assert!(words("masked").is_some_and(|all| all.contains(&"avx2") && !all.contains(&"cx16")));
 }
 
 #[test]
