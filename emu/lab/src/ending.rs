@@ -13,6 +13,9 @@ use crate::rig::Rig;
 /// Bytes of console output that a message shows.
 const CONSOLE_TAIL_BYTES: usize = 2000;
 
+/// Registers in a line of a message.
+const REGISTERS_PER_LINE: usize = 4;
+
 /// The end of a run, with what a person needs to understand it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
@@ -22,6 +25,8 @@ pub struct Ending {
     pub time: SimTime,
     /// Symbol of the address in a guest fault.
     pub symbol: Option<String>,
+    /// Registers of the cpu in a guest fault, by name.
+    pub registers: Vec<(&'static str, u64)>,
     /// Who waits for what, when nothing can run.
     pub stall: Option<StallReport>,
     /// Last part of the console output.
@@ -34,12 +39,12 @@ impl Ending {
         let console = rig.console();
         let tail = &console[console.len().saturating_sub(CONSOLE_TAIL_BYTES)..];
         let stall = matches!(stop, Stop::Stalled).then(|| rig.stall_report());
-        let symbol = match stop {
-            Stop::GuestFault { pc, .. } => rig.describe(pc),
-            _ => None,
+        let (symbol, registers) = match stop {
+            Stop::GuestFault { cpu, pc, .. } => (rig.describe(pc), rig.registers(cpu)),
+            _ => (None, Vec::new()),
         };
         let console_tail = String::from_utf8_lossy(tail).into_owned();
-        Ending { stop, time: rig.now(), symbol, stall, console_tail }
+        Ending { stop, time: rig.now(), symbol, registers, stall, console_tail }
     }
 
     /// Returns the exit code of the command line for this end.
@@ -94,7 +99,11 @@ impl fmt::Display for Ending {
             },
             Stop::GuestFault { cpu, pc, what } => {
                 write!(f, "guest fault on {cpu} at {time}: {what}, at {pc:#x}")?;
-                self.symbol.as_ref().map_or(Ok(()), |symbol| write!(f, " ({symbol})"))
+                self.symbol.as_ref().map_or(Ok(()), |symbol| write!(f, " ({symbol})"))?;
+                self.registers.chunks(REGISTERS_PER_LINE).try_for_each(|line| {
+                    f.write_str("\n ")?;
+                    line.iter().try_for_each(|(name, value)| write!(f, " {name:>6} {value:016x}"))
+                })
             }
             Stop::TimeLimit => {
                 write!(f, "time limit reached at {time} simulated; raise it with --limit")
@@ -154,12 +163,15 @@ impl fmt::Display for LabError {
             LabError::Input(text) => f.write_str(text),
             LabError::Context { what, .. } => f.write_str(what),
             LabError::Ended(ending) => {
-                write!(f, "{ending}")?;
+                let text = ending.to_string();
+                f.write_str(&text)?;
                 if let Some(code) = ending.guest_code() {
                     write!(f, " ({})", exit::meaning(code))?;
                 }
                 let tail = ending.console_tail.trim_end();
-                if tail.is_empty() { Ok(()) } else { write!(f, "; the guest said:\n{tail}") }
+                // A report of several lines is not gone on with.
+                let gap = if text.contains('\n') { "\n" } else { "; " };
+                if tail.is_empty() { Ok(()) } else { write!(f, "{gap}the guest said:\n{tail}") }
             }
             LabError::Laws(breaches) => {
                 f.write_str("a conservation law does not hold")?;

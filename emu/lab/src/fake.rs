@@ -253,6 +253,10 @@ impl Rig for FakeRig {
         2
     }
 
+    fn registers(&self, _: CpuId) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     fn stall_report(&self) -> StallReport {
         StallReport::default()
     }

@@ -1,5 +1,6 @@
 //! The machine of this project as a rig.
 
+use emu_cpu::isa::Isa;
 use emu_cpu::thread::RunState;
 use emu_machine::{CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
@@ -92,6 +93,10 @@ impl Rig for Machine {
 
     fn passed(&self, cpu: CpuId, point: &str) -> u64 {
         self.passes(cpu, point)
+    }
+
+    fn registers(&self, cpu: CpuId) -> Vec<(&'static str, u64)> {
+        self.cpu(cpu).registers()
     }
 
     fn stall_report(&self) -> StallReport {

@@ -48,6 +48,8 @@ pub trait Rig: Clone + Send + Sized {
     fn is_settled(&self, cpu: CpuId) -> bool;
     /// How often a cpu has passed a point since the rules were set; 0 without rules.
     fn passed(&self, cpu: CpuId, point: &str) -> u64;
+    /// Registers of a cpu by name, for messages.
+    fn registers(&self, cpu: CpuId) -> Vec<(&'static str, u64)>;
     /// Who waits for what.
     fn stall_report(&self) -> StallReport;
 }
