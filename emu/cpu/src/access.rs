@@ -18,6 +18,8 @@ use crate::wait::{MonitorState, Signal};
 pub(crate) struct CorePort<'a> {
     pub(crate) hw: &'a mut Hw,
     pub(crate) j: usize,
+    /// Address of the instruction; of an interrupt entry, that of the interrupted one.
+    pub(crate) pc: u64,
     pub(crate) phys: &'a Phys,
 }
 
@@ -288,12 +290,10 @@ impl CorePort<'_> {
 impl Port for CorePort<'_> {
     fn note(&mut self, note: Note) {
         let hw = &mut *self.hw;
-        let j = self.j;
-        let (cycle, pc) = {
-            let th = &mut hw.threads[j];
-            th.spin.is_clean = false;
-            (th.current.i.max(th.now), 0)
-        };
+        let (j, pc) = (self.j, self.pc);
+        let th = &mut hw.threads[j];
+        th.spin.is_clean = false;
+        let cycle = th.current.i.max(th.now);
         let now = hw.ps(cycle);
         match note {
             Note::InterruptTaken(vector) => hw.interrupt_taken(j, cycle, now, vector),

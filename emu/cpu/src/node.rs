@@ -451,7 +451,7 @@ impl<I: Isa> Core<I> {
         th.log.cursor = 0;
         th.current.start(time);
         let pc = self.isas[j].pc();
-        let mut port = crate::access::CorePort { hw: &mut self.hw, j, phys };
+        let mut port = crate::access::CorePort { hw: &mut self.hw, j, pc, phys };
         match self.isas[j].step(unit, &mut port) {
             Ok(flow) => self.finish(j, flow, pc),
             Err(_) => {

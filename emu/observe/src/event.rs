@@ -96,7 +96,7 @@ pub enum Event {
     InterruptFlag {
         /// New value.
         enabled: bool,
-        /// Instruction address.
+        /// Instruction address; at an interrupt's entry, that of the interrupted instruction.
         pc: u64,
     },
     /// The cpu passed a point of the image.

@@ -104,6 +104,12 @@ impl Observer for IrqOff {
                     self.lengths.entry(section.opener).or_default().push(length);
                 }
             }
+            // The entry of a handler opened it, not the instruction that was interrupted.
+            Event::InterruptTaken { .. } => {
+                if let Some(section) = self.slot(record.cpu) {
+                    section.opener = None;
+                }
+            }
             Event::Point { index } if is_opener_name(self.points.name(index)) => {
                 match self.slot(record.cpu) {
                     Some(section) => _ = section.opener.get_or_insert(index),
@@ -137,9 +143,13 @@ mod tests {
         at(60, Event::Point { index: 0 });
         at(61, Event::InterruptFlag { enabled: false, pc: 0 });
         at(71, Event::InterruptFlag { enabled: true, pc: 0 });
+        at(80, Event::InterruptFlag { enabled: false, pc: 0x10 });
+        at(80, Event::InterruptTaken { vector: 0x41, masked: SimTime::ZERO });
+        at(81, Event::Point { index: 1 });
+        at(87, Event::InterruptFlag { enabled: true, pc: 0x30 });
         let summary = sections.summary();
         let rows: Vec<_> = summary.iter().map(|(name, s)| (name.as_str(), s.n, s.max)).collect();
-        assert_eq!(rows, [("irqoff_schedule_idle", 2, 20_000), ("irqoff_timer_entry", 1, 5_000)]);
+        assert_eq!(rows, [("irqoff_schedule_idle", 2, 20_000), ("irqoff_timer_entry", 2, 7_000)]);
         assert_eq!(sections.of("irqoff_schedule_idle").map(|s| s.n), Some(2));
     }
 }
