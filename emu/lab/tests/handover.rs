@@ -6,8 +6,8 @@ use emu_sim::SimTime;
 
 fn check(machine: &str) {
     let mut switches = Switches::default();
-    switches.set("iters", "40").unwrap();
-    switches.set("c2c_samples", "3").unwrap();
+    switches.set("iters", "40").expect("a switch of the kernel");
+    switches.set("c2c_samples", "3").expect("a switch of the kernel");
     let request = c2c::Request {
         machine: machine.to_owned(),
         set: Vec::new(),

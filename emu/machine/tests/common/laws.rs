@@ -1,5 +1,5 @@
 //! Laws of the machine's own counters, which hold at the end of every run of anything
-//! (`seams.md` 4).
+//! (`guest-abi.md` 4).
 
 use emu_machine::Machine;
 use emu_sim::CpuId;
