@@ -1,4 +1,8 @@
 //! The long run of litmus tests: a corpus file, or the classics of this crate.
+//!
+//! `cargo run --release -p tests_litmus -- --classics --iterations 1000000`, or `--corpus FILE`.
+//! Exit code 1 says that a forbidden state was seen or that allowed sets differ, 2 that a run
+//! failed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
 use std::collections::BTreeMap;
