@@ -582,11 +582,6 @@ impl<I: Isa> Core<I> {
         &mut self.isas[j]
     }
 
-    /// Lines of requests under way.
-    pub fn requests(&self) -> impl Iterator<Item = LineAddr> + '_ {
-        self.hw.requests.iter().map(|r| r.line)
-    }
-
     /// The core's rank as a source of keys.
     #[must_use]
     pub fn rank(&self) -> u32 {
@@ -600,11 +595,5 @@ impl<I: Isa> Core<I> {
             matches!(item, CoreItem::Signal { signal: Signal::Interrupt { logical: None, .. }, .. })
         };
         self.hw.inbox.iter().filter(|(_, item)| is_interrupt(item)).count() as u64
-    }
-
-    /// Whether messages wait in the inbox.
-    #[must_use]
-    pub fn has_mail(&self) -> bool {
-        !self.hw.inbox.is_empty()
     }
 }

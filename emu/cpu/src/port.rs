@@ -10,7 +10,7 @@
 //! Translations are steps too, see [`Port::translated`]: a page that was found once stays found
 //! until the instruction ends.
 
-use emu_sim::{LineAddr, PhysAddr, SimTime};
+use emu_sim::{PhysAddr, SimTime};
 
 use crate::timing::OpTiming;
 use crate::wait::{MonitorState, Signal};
@@ -128,7 +128,8 @@ pub trait Port {
 
     /// Reads, and if `change` returns a value writes, `size` bytes (1 to 8, or 16) of one line with
     /// nothing in between. The store buffer is empty first. Returns the old value. The line is
-    /// taken for writing even if nothing is written, as x86 does.
+    /// taken for writing even if nothing is written, as x86 does. A re-run of the instruction calls
+    /// `change` again with the old value, for what it keeps beside; memory changes once.
     fn rmw(
         &mut self,
         pa: PhysAddr,
@@ -182,9 +183,4 @@ pub trait Port {
 
     /// Writes a line of the report on unimplemented instructions, once per address.
     fn report_unimplemented(&mut self, rip: u64, bytes: &[u8]);
-
-    /// Line of `pa` is under this cpu's armed monitor.
-    fn is_monitored(&self, line: LineAddr) -> bool {
-        self.monitor() == MonitorState::Armed(line)
-    }
 }

@@ -153,8 +153,8 @@ impl Bus {
         Answer::Value(value)
     }
 
-    /// An end of interrupt was broadcast.
-    pub(crate) fn unknown(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> Answer {
+    /// An access that no device has.
+    fn unknown(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> Answer {
         let key = (a.addr, a.write.is_some());
         if self.reported.len() < REPORTS_MAX && !self.reported.contains(&key) {
             self.reported.push(key);
