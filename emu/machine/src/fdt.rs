@@ -3,7 +3,7 @@
 //! Modelled: cpus with caches, NUMA nodes, `cpu-map`, idle states with their advertised values,
 //! clocks, memory and distances, command line, fixed devices; on both ISAs. Not modelled: GIC,
 //! timer and PSCI nodes of arm64 (they come with its devices).
-//! Source: [DTSpec] "Device Node Requirements"; Linux bindings `cpu/cpu-topology`,
+//! Source: \[DTSpec\] "Device Node Requirements"; Linux bindings `cpu/cpu-topology`,
 //! `cpu/idle-states`, `numa`. Names that begin with `crosscall,` are ours; docs/guest-abi.md
 //! lists them.
 

@@ -5,7 +5,7 @@
 //! 0x20. Not modelled: delivery status (a message leaves on the edge of its cause), lowest
 //! priority arbitration (the receiver decides), destination IDs above 255, ExtINT from a PIC.
 //! A masked edge is lost, as on the 82093AA.
-//! Source: [82093AA] "Register Description". Status: spec.
+//! Source: \[82093AA\] "Register Description". Status: spec.
 
 /// Pins of the device.
 pub const PINS: usize = 24;

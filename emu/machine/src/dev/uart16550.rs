@@ -4,7 +4,7 @@
 //! interrupt line (gated by OUT2 as on the PC). Not modelled: baud rate (a byte leaves on the
 //! edge it is written, so the transmitter is always empty), modem line changes from outside,
 //! break and line errors other than overrun, the receive timeout as a time.
-//! Source: [PC16550D] "Universal Asynchronous Receiver/Transmitter with FIFOs". Status: spec.
+//! Source: \[PC16550D\] "Universal Asynchronous Receiver/Transmitter with FIFOs". Status: spec.
 
 use std::collections::VecDeque;
 
