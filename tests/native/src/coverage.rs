@@ -1,4 +1,4 @@
-//! The table of forms: `docs/instructions.md`.
+//! The table of forms, `docs/instructions.md`, and its counts in `docs/fidelity.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -81,6 +81,41 @@ fn summary(text: &mut String, forms: &[Form], rows: &BTreeMap<Code, u64>) {
     }
 }
 
+/// Line before and line after the table in `docs/fidelity.md`.
+pub const MARKS: [&str; 2] =
+    ["<!-- instruction coverage, from tests/native -->", "<!-- end of instruction coverage -->"];
+
+/// Counts by feature, for the features of which something is implemented.
+#[must_use]
+pub fn by_feature(forms: &[Form], rows: &BTreeMap<Code, u64>) -> String {
+    let mut features: BTreeMap<String, [u64; 5]> = BTreeMap::new();
+    for form in forms.iter().filter(|form| form.class != Class::NotDecoded) {
+        let is_native = form.class == Class::Native;
+        let is_implemented = form.class != Class::NotImplemented;
+        let has_row = is_implemented && rows.contains_key(&form.code);
+        let is = [is_implemented, is_native, has_row, is_implemented && !is_native && !has_row];
+        let counts = features.entry(feature(form.code)).or_default();
+        for (count, is) in counts.iter_mut().zip(is.into_iter().chain([!is_implemented])) {
+            *count += u64::from(is);
+        }
+    }
+    let (kept, absent): (Vec<_>, Vec<_>) = features.into_iter().partition(|f| f.1[0] > 0);
+    let sum = |of: &[(String, [u64; 5])]| {
+        of.iter().fold([0; 5], |sum, (_, n)| std::array::from_fn(|i| sum[i] + n[i]))
+    };
+    let mut table = String::from(
+        "| feature | implemented | on the host | by rows | by neither | not implemented |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    let absent = (format!("{} features of which nothing is", absent.len()), sum(&absent));
+    let all = sum(&[kept.as_slice(), &[absent.clone()]].concat());
+    for (name, n) in kept.into_iter().chain([absent, ("all".to_owned(), all)]) {
+        let _ =
+            writeln!(table, "| {name} | {} | {} | {} | {} | {} |", n[0], n[1], n[2], n[3], n[4]);
+    }
+    table
+}
+
 fn implemented(text: &mut String, forms: &[Form], rows: &BTreeMap<Code, u64>) {
     let _ =
         writeln!(text, "\n## Implemented\n\n| form | encoding | host | rows |\n|---|---|---|---|");
@@ -97,13 +132,16 @@ fn implemented(text: &mut String, forms: &[Form], rows: &BTreeMap<Code, u64>) {
     }
 }
 
+fn feature(code: Code) -> String {
+    let names: Vec<String> = code.cpuid_features().iter().map(|f| format!("{f:?}")).collect();
+    names.join(" + ")
+}
+
 /// Forms that are not implemented, by feature; mnemonics where they are few enough to read.
 fn missing(text: &mut String, forms: &[Form]) {
     let mut by_feature: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();
     for form in forms.iter().filter(|form| form.class == Class::NotImplemented) {
-        let features = form.code.cpuid_features();
-        let names: Vec<String> = features.iter().map(|feature| format!("{feature:?}")).collect();
-        let entry = by_feature.entry(names.join(" + ")).or_default();
+        let entry = by_feature.entry(feature(form.code)).or_default();
         entry.0 += 1;
         if form.code.encoding() == EncodingKind::Legacy {
             entry.1.insert(format!("{:?}", form.code.mnemonic()).to_uppercase());

@@ -90,16 +90,25 @@ fn kept_rows_agree_with_the_host() {
 }
 
 #[test]
-fn the_table_of_forms_is_current() {
-    let path = root().join("docs/instructions.md");
+fn the_tables_of_forms_are_current() {
     let files: Vec<String> = row_files().into_iter().map(|file| file.1).collect();
-    let forms: Vec<Form> = forms::all();
-    let document = coverage::document(&forms, &coverage::rows_by_form(&files));
+    let (forms, rows) = (forms::all(), coverage::rows_by_form(&files));
+    check_document("docs/instructions.md", |_| coverage::document(&forms, &rows));
+    check_document("docs/fidelity.md", |found| {
+        let [begin, end] = coverage::MARKS.map(|mark| found.find(mark).expect("a mark"));
+        let table = coverage::by_feature(&forms, &rows);
+        format!("{}{}\n{table}{}", &found[..begin], coverage::MARKS[0], &found[end..])
+    });
+}
+
+/// Compares a document with what it should be, made from what it is; `BLESS=1` rewrites it.
+fn check_document(path: &str, make: impl Fn(&str) -> String) {
+    let file = root().join(path);
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    let document = make(&found);
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, &document).unwrap();
+        return std::fs::write(&file, &document).unwrap();
     }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let pairs = found.lines().zip(document.lines());
-    let first = pairs.into_iter().find(|(a, b)| a != b);
-    assert!(found == document, "docs/instructions.md is old at {first:?}; run with BLESS=1");
+    let first = found.lines().zip(document.lines()).find(|(a, b)| a != b);
+    assert!(found == document, "{path} is old at {first:?}; run with BLESS=1");
 }
