@@ -1,6 +1,7 @@
 //! What a core is told about itself and its surroundings. Plain data, computed by `machine`.
 
 use emu_mem::cache::Geometry;
+use emu_sim::mutant::Mutation;
 use emu_sim::{Freq, SimTime};
 
 use crate::timing::CoreTiming;
@@ -57,4 +58,6 @@ pub struct CoreConfig {
     pub window_ps: u64,
     /// Skip iterations of spin loops.
     pub elide_spins: bool,
+    /// What the core does wrong.
+    pub mutation: Mutation,
 }

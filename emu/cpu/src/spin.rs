@@ -7,6 +7,7 @@
 
 use emu_mem::cache::Port as CachePort;
 use emu_sim::LineAddr;
+use emu_sim::mutant::Mutant;
 
 use crate::isa::Isa;
 use crate::node::{Core, Hw};
@@ -145,6 +146,7 @@ impl Hw {
         }
         let spin = &mut th.spin;
         let n = if t > spin.base { (t - 1 - spin.base) / spin.period } else { 0 };
+        let n = n + u64::from(self.config.mutation.is(Mutant::ElisionOffByOne));
         th.score.shift(n * spin.period);
         th.now += n * spin.period;
         th.counters.instructions += n * spin.count;

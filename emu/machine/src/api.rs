@@ -1,5 +1,6 @@
 //! The library's face: what a run needs and how it can end. Plain data.
 
+use emu_sim::mutant::Mutation;
 use emu_sim::{CpuId, SimTime};
 
 /// Choices of one machine that are not in its topology file.
@@ -18,9 +19,8 @@ pub struct Options {
     /// Draws window and host order of every round from this seed, within what is legal. Changes
     /// speed only (`engine.md` D7): for tests.
     pub shuffle_host: Option<u64>,
-    /// Picoseconds by which the window is wider than is legal. Only a mutant for tests is: its
-    /// runs end in a panic that names a late message (`engine.md` K3, section 12).
-    pub mutant_window_ps: u64,
+    /// What the machine does wrong, for tests under the feature `mutants`.
+    pub mutation: Mutation,
 }
 
 impl Default for Options {
@@ -32,7 +32,7 @@ impl Default for Options {
             elide_spins: true,
             window_ps: None,
             shuffle_host: None,
-            mutant_window_ps: 0,
+            mutation: Mutation::default(),
         }
     }
 }

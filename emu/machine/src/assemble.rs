@@ -6,6 +6,7 @@ use emu_cpu::config::{CoreConfig, IdleCost};
 use emu_cpu::timing::{CLASSES, Class, CoreTiming};
 use emu_mem::cache::Geometry;
 use emu_mem::paths::Paths;
+use emu_sim::mutant::Mutation;
 use emu_sim::{ApicId, CoreId, Freq, LlcId, SimTime};
 use emu_x86::cpu::{CpuConfig, CpuIdentity, CpuidRow, IdleTable};
 use emu_x86::defs::{Features, Vendor};
@@ -21,7 +22,7 @@ const MISS_BUFFER_MIN: u32 = 4;
 const ADDRESS_END: u64 = 1 << 52;
 
 /// Computes the legs of the line protocol.
-pub(crate) fn paths(m: &topology::Machine) -> Paths {
+pub(crate) fn paths(m: &topology::Machine, mutation: Mutation) -> Paths {
     let l = &m.latency;
     let (llcs, nodes) = (m.llcs.len(), m.nodes.len());
     let leg = |rows: usize, columns: usize, f: &dyn Fn(usize, usize) -> u64| {
@@ -47,6 +48,7 @@ pub(crate) fn paths(m: &topology::Machine) -> Paths {
         llc_geometry: m.llcs.iter().map(|llc| llc_geometry(llc.cache.as_ref())).collect(),
         has_owned_state: m.identity.vendor == "AuthenticAMD",
         home_ends: m.nodes.iter().map(|n| n.base + n.size).collect(),
+        mutation,
     }
 }
 
@@ -116,7 +118,7 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
     // A device is as far as the home of node 0.
     let to_home = place.llc_request + m.latency.llc_home(place.llc, 0);
     let window_ps = options.window_ps.unwrap_or(u64::MAX).min(m.window_ps()).max(1);
-    let window_ps = window_ps + options.mutant_window_ps;
+    let window_ps = window_ps + options.mutation.beyond_window();
     CoreConfig {
         freq,
         timing: core_timing(t, place.l1d.latency, l2.latency),
@@ -133,6 +135,7 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
         idle: m.idle.iter().map(idle_cost).collect(),
         window_ps,
         elide_spins: options.elide_spins,
+        mutation: options.mutation,
     }
 }
 

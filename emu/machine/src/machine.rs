@@ -140,7 +140,7 @@ impl Machine {
             return Err(BuildError::Cpus { asked: cpus, has });
         }
         let chance = Chance::new(options.seed);
-        let paths = Arc::new(assemble::paths(topology));
+        let paths = Arc::new(assemble::paths(topology, options.mutation));
         let shared = Arc::new(assemble::cpu_config(topology));
         let mut cores = Vec::new();
         let mut places = vec![(0, 0); cpus as usize];

@@ -12,6 +12,7 @@ use emu_cpu::thread::RunState;
 use emu_cpu::wait::Signal;
 use emu_mem::msg::Envelope;
 use emu_observe::{Event, IpiId, Observer, Record};
+use emu_sim::mutant::Mutant;
 use emu_sim::{Chance, CpuId, Key, NodeRef, Phase, SimTime};
 
 use crate::api::{Stop, Until};
@@ -43,8 +44,8 @@ impl Machine {
         let (a, b) = (self.topology.min_core_uncore(), self.topology.min_uncore_core());
         let window = self.options.window_ps.unwrap_or(u64::MAX).min(a + b).max(1);
         let a = a.min(window);
-        let b = b.min(window) + self.options.mutant_window_ps;
-        let window = window + self.options.mutant_window_ps;
+        let beyond = self.options.mutation.beyond_window();
+        let (b, window) = (b.min(window) + beyond, window + beyond);
         let mut envelopes = Vec::new();
         let mut due = Vec::new();
         self.refresh_next();
@@ -125,18 +126,18 @@ impl Machine {
     /// Brings what left core `c` to where it goes.
     fn route(&mut self, c: usize, out: Out) {
         match out {
-            Out::Line(e) => self.uncore.push(e.key, UncoreItem::Line(e)),
+            Out::Line(e) => self.push_uncore(e.key, UncoreItem::Line(e)),
             Out::Device { cpu, access, key } => {
-                self.uncore.push(key, UncoreItem::Device { cpu, access });
+                self.push_uncore(key, UncoreItem::Device { cpu, access });
             }
             Out::RunState { asker, run, key } => {
-                self.uncore.push(key, UncoreItem::RunState { asker, run });
+                self.push_uncore(key, UncoreItem::RunState { asker, run });
             }
             Out::Signal { id, target, signal, began, sent } => {
                 self.send_signal(c, id, target, signal, (began, sent));
             }
             Out::Point { cpu, index, held_by, key } => {
-                self.uncore.push(key, UncoreItem::Point { cpu, index, held_by });
+                self.push_uncore(key, UncoreItem::Point { cpu, index, held_by });
             }
             Out::Shutdown { cpu, at } => {
                 let pc = self.cpu(cpu).state.rip;
@@ -144,6 +145,22 @@ impl Machine {
                 self.ask_stop(at, Stop::GuestFault { cpu, pc, what });
             }
         }
+    }
+
+    fn push_uncore(&mut self, key: Key, item: UncoreItem) {
+        let key = self.sequenced(key);
+        self.uncore.push(key, item);
+    }
+
+    /// The key of a message on its way: unchanged, but for the mutant that counts all items of
+    /// the machine in the order of the host.
+    #[inline]
+    fn sequenced(&mut self, key: Key) -> Key {
+        if !self.options.mutation.is(Mutant::GlobalSequence) {
+            return key;
+        }
+        self.seq += 1;
+        Key { tie: 0, source: 0, seq: self.seq, ..key }
     }
 
     /// A key of the machine's own items. Their order among each other does not depend on the host:
@@ -219,6 +236,7 @@ impl Machine {
     }
 
     fn deliver(&mut self, core: usize, key: Key, item: CoreItem) {
+        let key = self.sequenced(key);
         let node = &mut self.cores[core];
         node.deliver(key, item);
         self.next.set(core, node.next_time().ps());
@@ -241,11 +259,9 @@ impl Machine {
                 for e in envelopes.drain(..) {
                     if let NodeRef::Core(c) = e.to {
                         let item = CoreItem::Line { line: e.line, msg: e.msg };
-                        let node = &mut self.cores[c.index()];
-                        node.deliver(e.key, item);
-                        self.next.set(c.index(), node.next_time().ps());
+                        self.deliver(c.index(), e.key, item);
                     } else {
-                        self.uncore.push(e.key, UncoreItem::Line(e));
+                        self.push_uncore(e.key, UncoreItem::Line(e));
                     }
                 }
             }

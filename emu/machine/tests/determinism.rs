@@ -1,66 +1,19 @@
 //! One run has one trace: whatever the window, the host's order, and with spins skipped or not.
 
-#[path = "common/laws.rs"]
-mod laws;
+#[path = "common/trace.rs"]
+mod common;
 
-use emu_machine::{Image, Machine, Options, Stop, Until};
-use emu_observe::{Event, Observer, Record, Wanted};
-use emu_sim::{CpuId, SimTime};
+use common::{STORM, difference, topology};
+use emu_machine::Options;
+use emu_observe::Event;
 
-/// Keeps every record as text, so that a difference can be read.
-#[derive(Default)]
-struct Lines(Vec<String>);
-
-impl Observer for Lines {
-    fn wanted(&self) -> Wanted {
-        Wanted { wakes: true, lines: true, steps: false }
-    }
-    fn record(&mut self, r: &Record) {
-        self.0.push(format!("{} {} {:?}", r.time.ps(), r.cpu, r.event));
-    }
-}
-
-fn kernel() -> Image {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images/x86_64/kern.elf");
-    Image::from_elf(&std::fs::read(path).expect("an image"), None).expect("a good one")
-}
-
-/// Runs the kernel to its exit; returns the trace, closed by each cpu's counters and registers.
 fn trace(machine: &str, args: &str, options: Options) -> Vec<String> {
-    let (name, overrides) = match machine.split_once('+') {
-        Some((name, smt)) => (name, vec![format!("smp.smt={smt}")]),
-        None => (machine, Vec::new()),
-    };
-    let topology = topology::Machine::load(name, &overrides).expect("a machine");
-    let elides = options.elide_spins;
-    let mut machine = Machine::new(&topology, options).expect("it is built");
-    machine.load(&kernel(), args).expect("the kernel fits");
-    let mut lines = Lines::default();
-    let until = Until { time: SimTime::from_us(5_000), regions: false };
-    let stop = machine.run(&until, &mut lines);
-    assert_eq!(stop, Stop::Exit { code: 0 }, "{}", String::from_utf8_lossy(machine.console()));
-    laws::check(&machine);
-    let is_eliding = machine.topology().cpus.len() > 1 && args.contains("idle=poll") && elides;
-    let mut elided = 0;
-    for cpu in (0..machine.cpus() as u32).map(CpuId) {
-        elided += machine.counters(cpu).elided;
-        let mut counters = machine.counters(cpu);
-        counters.elided = 0;
-        lines.0.push(format!("{cpu} {counters:?} {:x?}", machine.cpu(cpu).state));
-    }
-    assert!(!is_eliding || elided > 0, "no spin was skipped");
-    lines.0
+    common::trace(&topology(machine), args, options)
 }
 
 fn check_same(what: &str, a: &[String], b: &[String]) {
-    if let Some(at) = (0..a.len().min(b.len())).find(|i| a[*i] != b[*i]) {
-        let from = at.saturating_sub(3);
-        panic!("{what}: line {at}\n{:#?}\nagainst\n{:#?}", &a[from..=at], &b[from..=at]);
-    }
-    assert_eq!(a.len(), b.len(), "{what}: one trace ends early");
+    assert_eq!(difference(a, b), None, "{what}");
 }
-
-const STORM: &str = "bench=ipistorm numipi=40 warmup=5 cpulist=0 offset=1";
 
 #[test]
 fn two_runs_have_one_trace() {

@@ -238,6 +238,10 @@ pub(crate) mod set {
         words[(i / 64) as usize] &= !(1 << (i % 64));
     }
 
+    pub(crate) fn clear(words: &mut [u64]) {
+        words.fill(0);
+    }
+
     pub(crate) fn is_empty(words: &[u64]) -> bool {
         words.iter().all(|w| *w == 0)
     }

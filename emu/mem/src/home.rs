@@ -31,6 +31,7 @@
 
 use std::collections::VecDeque;
 
+use emu_sim::mutant::Mutant;
 use emu_sim::{Chance, HomeId, LineAddr, LlcId, NodeRef};
 
 use crate::directory::{
@@ -381,7 +382,11 @@ impl Home {
         if let Some(a) = &mut self.txns.at_mut(t).active {
             a.data_at = data_at;
         }
-        if !self.snoop_all(cx, t, base, SnoopKind::Inv, Some(from)) {
+        let must_wait = self.snoop_all(cx, t, base, SnoopKind::Inv, Some(from));
+        if cx.paths.mutation.is(Mutant::EarlyGrant) {
+            self.forget_copies(t);
+            self.grant_write(cx, t);
+        } else if !must_wait {
             self.grant_write(cx, t);
         }
     }
@@ -396,6 +401,9 @@ impl Home {
     // Answers
 
     fn ack(&mut self, cx: &mut Cx<'_>, from: u32, line: LineAddr, answer: Answer) {
+        if cx.paths.mutation.is(Mutant::EarlyGrant) && !self.awaits(line, from) {
+            return;
+        }
         let t = self.busy(line, from, "Ack");
         let txn = self.txns.at_mut(t);
         let Some(active) = txn.active else { return self.forward_ack(cx, t, from, answer) };
@@ -756,6 +764,27 @@ impl Home {
         if l.txn != IDLE {
             let t = self.txns.at(l.txn);
             (t.active, &t.acks, &t.reads, &t.forwards, &t.queue).hash(h);
+        }
+    }
+}
+
+/// The mutant that grants a write at once.
+impl Home {
+    /// Strikes all copies off the record, as if their answers were in.
+    fn forget_copies(&mut self, t: u32) {
+        set::clear(&mut self.txns.at_mut(t).acks);
+        let line = self.txns.at(t).line;
+        let (l, sharers) = self.line_mut(line);
+        (l.owner, l.is_writable) = (NOBODY, false);
+        set::clear(sharers);
+    }
+
+    /// Whether an answer of an LLC is still waited for.
+    fn awaits(&self, line: LineAddr, from: u32) -> bool {
+        let t = self.line(line).txn;
+        t != IDLE && {
+            let txn = self.txns.at(t);
+            set::has(&txn.acks, from) || txn.forwards.front().is_some_and(|f| f.owner == from)
         }
     }
 }

@@ -36,6 +36,7 @@
 
 use std::collections::VecDeque;
 
+use emu_sim::mutant::Mutant;
 use emu_sim::{Chance, CoreId, LineAddr, LlcId, NodeRef};
 
 use crate::directory::{
@@ -493,9 +494,13 @@ impl Llc {
         if others == 0 {
             return self.grant_writer(cx, t, base);
         }
+        self.snoop_places(cx, base, line, others, SnoopKind::Inv);
+        if cx.paths.mutation.is(Mutant::EarlyGrant) {
+            self.forget_copies(line, others);
+            return self.grant_writer(cx, t, base);
+        }
         self.stage(t, Stage::Acks);
         self.txns.at_mut(t).acks = others;
-        self.snoop_places(cx, base, line, others, SnoopKind::Inv);
     }
 
     /// Makes the requester the writer: E for a read, M for a write.
@@ -531,6 +536,9 @@ impl Llc {
     // Answers of cores
 
     fn acked(&mut self, cx: &mut Cx<'_>, place: u8, line: LineAddr, answer: Answer) {
+        if cx.paths.mutation.is(Mutant::EarlyGrant) && !self.awaits(line, place) {
+            return;
+        }
         let t = self.busy(line, "Ack");
         let txn = self.txns.at_mut(t);
         assert!(txn.acks & bit(place) != 0, "{}: stray Ack for {line}", self.id);
@@ -957,5 +965,23 @@ impl Llc {
             let t = self.txns.at(l.txn);
             (t.active, t.snoop, t.acks, t.reads, &t.queue).hash(h);
         }
+    }
+}
+
+/// The mutant that grants a write at once.
+impl Llc {
+    /// Strikes local copies off the record, as if their answers were in.
+    fn forget_copies(&mut self, line: LineAddr, places: u128) {
+        let l = self.line_mut(line);
+        if l.owner != NOBODY && places & bit(l.owner) != 0 {
+            l.owner = NOBODY;
+        }
+        l.set_sharers(l.sharers() & !places);
+    }
+
+    /// Whether an answer of a core is still waited for.
+    fn awaits(&self, line: LineAddr, place: u8) -> bool {
+        let t = self.line(line).txn;
+        t != IDLE && self.txns.at(t).acks & bit(place) != 0
     }
 }

@@ -1,6 +1,7 @@
 //! Path latencies of the line protocol: legs between nodes, in picoseconds. Plain data, computed
 //! from the topology by `machine`.
 
+use emu_sim::mutant::Mutation;
 use emu_sim::{CoreId, HomeId, LlcId, PhysAddr};
 
 /// Legs and service times of the uncore.
@@ -38,6 +39,8 @@ pub struct Paths {
     /// End of each home's memory range, ascending: home h owns addresses below `home_ends[h]` and
     /// at or above the end before.
     pub home_ends: Vec<u64>,
+    /// What LLCs and homes do wrong.
+    pub mutation: Mutation,
 }
 
 impl Paths {

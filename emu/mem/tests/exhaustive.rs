@@ -18,6 +18,7 @@ use emu_mem::home::Home;
 use emu_mem::llc::Llc;
 use emu_mem::msg::{Envelope, LineMsg, Perm};
 use emu_mem::paths::Paths;
+use emu_sim::mutant::Mutation;
 use emu_sim::{Chance, CoreId, HomeId, Key, LineAddr, LlcId, NodeRef, Phase};
 use model::{CoreLine, Deeds, Legs, Op, assert_single_writer, paths};
 use rustc_hash::FxHashSet;
@@ -163,6 +164,7 @@ fn explore(shape: (u32, u32), has_owned_state: bool, ways: u32, ops: &[Op]) -> u
         sets: 1,
         ways,
         has_owned_state,
+        mutation: Mutation::default(),
     };
     let paths = paths((shape.0, shape.1, 1), zero);
     let first = State::new(&paths);

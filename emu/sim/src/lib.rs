@@ -5,6 +5,7 @@
 mod chance;
 mod ids;
 mod key;
+pub mod mutant;
 mod time;
 
 pub use chance::Chance;

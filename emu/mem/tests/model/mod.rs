@@ -12,6 +12,7 @@ use emu_mem::home::Home;
 use emu_mem::llc::Llc;
 use emu_mem::msg::{Envelope, LineMsg, Perm, SnoopKind};
 use emu_mem::paths::Paths;
+use emu_sim::mutant::Mutation;
 use emu_sim::{Agenda, Chance, CoreId, HomeId, Key, LineAddr, LlcId, NodeRef, Phase};
 
 /// What a script makes a core do.
@@ -154,6 +155,7 @@ pub fn paths(shape: (u32, u32, u32), legs: Legs) -> Paths {
         llc_geometry: vec![(legs.sets, legs.ways); llcs as usize],
         has_owned_state: legs.has_owned_state,
         home_ends: (1..=u64::from(homes)).map(|h| h << 20).collect(),
+        mutation: legs.mutation,
     }
 }
 
@@ -171,6 +173,7 @@ pub struct Legs {
     pub sets: u32,
     pub ways: u32,
     pub has_owned_state: bool,
+    pub mutation: Mutation,
 }
 
 impl Default for Legs {
@@ -187,6 +190,7 @@ impl Default for Legs {
             sets: 4,
             ways: 2,
             has_owned_state: false,
+            mutation: Mutation::default(),
         }
     }
 }

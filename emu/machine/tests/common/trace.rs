@@ -1,0 +1,81 @@
+//! One run as text: every record, then each cpu's counters and registers.
+
+#[path = "laws.rs"]
+mod laws;
+
+use emu_machine::{Image, Machine, Options, Stop, Until};
+use emu_observe::{Observer, Record, Wanted};
+use emu_sim::{CpuId, SimTime};
+
+/// Many interrupts between idle cpus.
+pub(crate) const STORM: &str = "bench=ipistorm numipi=40 warmup=5 cpulist=0 offset=1";
+
+/// Keeps every record as text, so that a difference can be read.
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl Observer for Lines {
+    fn wanted(&self) -> Wanted {
+        Wanted { wakes: true, lines: true, steps: false }
+    }
+    fn record(&mut self, r: &Record) {
+        self.0.push(format!("{} {} {:?}", r.time.ps(), r.cpu, r.event));
+    }
+}
+
+/// The guest kernel.
+pub(crate) fn kernel() -> Image {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images/x86_64/kern.elf");
+    Image::from_elf(&std::fs::read(path).expect("an image"), None).expect("a good one")
+}
+
+/// A machine by name; `name+n` has n siblings per core.
+pub(crate) fn topology(name: &str) -> topology::Machine {
+    let (name, overrides) = match name.split_once('+') {
+        Some((name, smt)) => (name, vec![format!("smp.smt={smt}")]),
+        None => (name, Vec::new()),
+    };
+    topology::Machine::load(name, &overrides).expect("a machine")
+}
+
+/// Runs the kernel to its exit.
+pub(crate) fn trace(topology: &topology::Machine, args: &str, options: Options) -> Vec<String> {
+    trace_image(topology, &kernel(), args, options)
+}
+
+/// Runs an image to its exit.
+pub(crate) fn trace_image(
+    topology: &topology::Machine,
+    image: &Image,
+    args: &str,
+    options: Options,
+) -> Vec<String> {
+    let elides = options.elide_spins;
+    let mut machine = Machine::new(topology, options).expect("it is built");
+    machine.load(image, args).expect("the image fits");
+    let mut lines = Lines::default();
+    let until = Until { time: SimTime::from_us(5_000), regions: false };
+    let stop = machine.run(&until, &mut lines);
+    assert_eq!(stop, Stop::Exit { code: 0 }, "{}", String::from_utf8_lossy(machine.console()));
+    laws::check(&machine);
+    let is_eliding = machine.topology().cpus.len() > 1 && args.contains("idle=poll") && elides;
+    let mut elided = 0;
+    for cpu in (0..machine.cpus() as u32).map(CpuId) {
+        elided += machine.counters(cpu).elided;
+        let mut counters = machine.counters(cpu);
+        counters.elided = 0;
+        lines.0.push(format!("{cpu} {counters:?} {:x?}", machine.cpu(cpu).state));
+    }
+    assert!(!is_eliding || elided > 0, "no spin was skipped");
+    lines.0.push(String::from_utf8_lossy(machine.console()).into_owned());
+    lines.0
+}
+
+/// Where two traces part, with the lines before.
+pub(crate) fn difference(a: &[String], b: &[String]) -> Option<String> {
+    if let Some(at) = (0..a.len().min(b.len())).find(|i| a[*i] != b[*i]) {
+        let from = at.saturating_sub(3);
+        return Some(format!("line {at}\n{:#?}\nagainst\n{:#?}", &a[from..=at], &b[from..=at]));
+    }
+    (a.len() != b.len()).then(|| format!("{} lines against {}", a.len(), b.len()))
+}

@@ -1,0 +1,65 @@
+//! Wrong variants of the engine (`engine.md` section 12): each is caught by the test that guards
+//! the rule it breaks, and the rules as written pass the same test.
+
+#[path = "common/trace.rs"]
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use common::{STORM, difference, topology};
+use emu_machine::Options;
+use emu_sim::mutant::{Mutant, Mutation};
+
+fn options(mutation: Mutation) -> Options {
+    Options { mutation, ..Options::default() }
+}
+
+/// The text of the panic in which `run` ends.
+fn panic_of(run: impl FnOnce() -> Vec<String>) -> String {
+    let panic = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(_) => panic!("the mutant passed"),
+        Err(panic) => panic,
+    };
+    *panic.downcast::<String>().expect("a formatted message")
+}
+
+/// On a machine whose LLC answers at once the legs alone bound the window: `late_message` shows
+/// that W itself passes.
+#[test]
+fn a_window_one_picosecond_wider_is_caught() {
+    let mut quad = topology("quad");
+    quad.latency.llc_service = 0;
+    for beyond in [1, 1_000, 20_000] {
+        let mutation = Mutation::of(Mutant::WindowPlus(beyond));
+        let text = panic_of(|| common::trace(&quad, STORM, options(mutation)));
+        assert!(text.contains("late message"), "{beyond}: {text}");
+    }
+}
+
+#[test]
+fn a_spin_made_good_once_too_often_is_caught() {
+    let args = format!("{STORM} idle=poll");
+    let caught = |mutation: Mutation| {
+        let run = |elide_spins| Options { elide_spins, ..options(mutation) };
+        let [skipped, stepped] =
+            [true, false].map(|on| common::trace(&topology("quad"), &args, run(on)));
+        difference(&skipped, &stepped)
+    };
+    assert_eq!(caught(Mutation::default()), None);
+    assert!(caught(Mutation::of(Mutant::ElisionOffByOne)).is_some());
+}
+
+#[test]
+fn one_sequence_for_the_whole_machine_is_caught() {
+    let topology = topology("smp-16");
+    let args = format!("{STORM} cpulist=0,2,4");
+    let caught = |mutation: Mutation| {
+        let run = |shuffle_host| {
+            common::trace(&topology, &args, Options { shuffle_host, ..options(mutation) })
+        };
+        let reference = run(None);
+        (0..3).find_map(|seed| difference(&reference, &run(Some(seed))))
+    };
+    assert_eq!(caught(Mutation::default()), None);
+    assert!(caught(Mutation::of(Mutant::GlobalSequence)).is_some());
+}
