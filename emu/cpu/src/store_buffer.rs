@@ -72,6 +72,16 @@ impl StoreBuffer {
         self.entries.is_empty()
     }
 
+    /// Number of stores.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All stores, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Store> {
+        self.entries.iter()
+    }
+
     /// Whether no entry is free.
     #[inline]
     #[must_use]

@@ -756,14 +756,31 @@ impl Home {
 
 impl Home {
     /// Feeds a line's record and transaction to a hasher, times excepted: two homes that agree
-    /// here behave alike when all legs are zero. For explorations of all states.
-    pub fn hash_line(&self, line: LineAddr, h: &mut impl std::hash::Hasher) {
+    /// here behave alike when all legs are zero. `llc` renames LLCs, as in [`Llc::hash_line`].
+    /// For explorations of all states.
+    ///
+    /// [`Llc::hash_line`]: crate::llc::Llc::hash_line
+    pub fn hash_line(
+        &self,
+        line: LineAddr,
+        llc: impl Fn(LlcId) -> LlcId,
+        h: &mut impl std::hash::Hasher,
+    ) {
         use std::hash::Hash;
+        let name = |i| if i == NOBODY { NOBODY } else { llc(LlcId(i)).0 };
+        let set = |words: &[u64]| {
+            let mut named: Vec<u32> = set::members(words).map(name).collect();
+            named.sort_unstable();
+            named
+        };
         let (l, sharers) = self.line_and_sharers(line);
-        (l.owner, l.is_writable, sharers).hash(h);
+        (name(l.owner), l.is_writable, set(sharers)).hash(h);
         if l.txn != IDLE {
             let t = self.txns.at(l.txn);
-            (t.active, &t.acks, &t.reads, &t.forwards, &t.queue).hash(h);
+            t.active.map(|a| (name(a.req.from), a.req.want, a.is_granted, a.is_done)).hash(h);
+            (set(&t.acks), set(&t.reads), t.forwards.len(), t.queue.len()).hash(h);
+            t.forwards.iter().for_each(|f| (name(f.owner), name(f.to)).hash(h));
+            t.queue.iter().for_each(|r| (name(r.from), r.want).hash(h));
         }
     }
 }

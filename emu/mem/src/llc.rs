@@ -956,14 +956,27 @@ impl Llc {
 
 impl Llc {
     /// Feeds a line's record and transaction to a hasher, times excepted: two LLCs that agree here
-    /// behave alike when all legs are zero. For explorations of all states.
-    pub fn hash_line(&self, line: LineAddr, h: &mut impl std::hash::Hasher) {
+    /// behave alike when all legs are zero. `place` and `llc` rename cores (by their place) and
+    /// LLCs, so that states which differ by names only can be told to be one. For explorations of
+    /// all states.
+    pub fn hash_line(
+        &self,
+        line: LineAddr,
+        place: impl Fn(u8) -> u8,
+        llc: impl Fn(LlcId) -> LlcId,
+        h: &mut impl std::hash::Hasher,
+    ) {
         use std::hash::Hash;
+        let set = |s| members(s).fold(0, |s, p| s | bit(place(p)));
         let l = self.line(line);
-        (l.sharers, l.up, l.owner, l.has_data, l.is_dirty).hash(h);
+        let owner = if l.owner == NOBODY { NOBODY } else { place(l.owner) };
+        (set(l.sharers()), l.up, owner, l.has_data, l.is_dirty).hash(h);
         if l.txn != IDLE {
             let t = self.txns.at(l.txn);
-            (t.active, t.snoop, t.acks, t.reads, &t.queue).hash(h);
+            t.active.map(|a| (place(a.req.place), a.req.want, a.stage)).hash(h);
+            t.snoop.map(|s| (s.kind, s.grant_to.map(&llc), s.is_started)).hash(h);
+            (set(t.acks), set(t.reads), t.queue.len()).hash(h);
+            t.queue.iter().for_each(|r| (place(r.place), r.want).hash(h));
         }
     }
 }

@@ -59,8 +59,8 @@ impl State {
     fn digest(&self) -> u64 {
         let mut h = DefaultHasher::new();
         self.cores.hash(&mut h);
-        self.llcs.iter().for_each(|l| l.hash_line(LINE, &mut h));
-        self.home.hash_line(LINE, &mut h);
+        self.llcs.iter().for_each(|l| l.hash_line(LINE, |place| place, |llc| llc, &mut h));
+        self.home.hash_line(LINE, |llc| llc, &mut h);
         self.channels.hash(&mut h);
         h.finish()
     }

@@ -1,0 +1,466 @@
+//! Visits every state that a few real cores, LLCs and a home can reach.
+//!
+//! **What moves.** The nodes are those of the machine: `Core` with its store buffer, requests,
+//! holds, monitor and caches, `Llc`, `Home`. A core runs a script of one operation at a time.
+//! Messages are handed out by choice, in any order that keeps that of a pair of nodes and a line
+//! (L8), except that on one edge an earlier phase goes first (K3): a message may overtake one of a
+//! later phase, or the answer of a sleeping core (W4). Every free core may begin every operation at
+//! every moment, holds end at any moment, LLCs evict at any moment.
+//!
+//! **How it fits.** Each node's states are kept once and numbered, and each transition is computed
+//! once: a state of the machine is a list of numbers. A home, and an LLC with room for all lines,
+//! treats lines apart (all legs are zero), so there is one copy of it per line. States that differ
+//! by names of equal cores, equal LLCs and lines count once. Seen states are kept as 64-bit
+//! digests: n states are confused with a chance of n * n / 2^65.
+//!
+//! **What is checked** in every state: one writer or many readers (L2), no watch beside a writer
+//! (W3), the nodes' own assertions, first in first out (L1). Where nothing is left to deliver:
+//! nobody waits (no deadlock), and the records of LLCs and home name all that cores hold (L11).
+//! And no circle without a new operation: whatever the order of messages, all that has begun ends.
+//!
+//! **Values** are not in the states: a read or write performs in an item of a core with permission
+//! (`Core` asserts nothing else), so that with one writer or many readers in every state each read
+//! returns the last write (V3).
+
+mod nodes;
+pub mod script;
+mod search;
+
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use emu_cpu::node::Core;
+use emu_mem::directory::phase_of;
+use emu_mem::home::Home;
+use emu_mem::llc::Llc;
+use emu_mem::msg::LineMsg;
+use emu_mem::paths::Paths;
+use emu_mem::phys::Phys;
+use emu_sim::mutant::Mutation;
+use emu_sim::{Chance, CoreId, CpuId, HomeId, LlcId, NodeRef};
+use nodes::{Input, LINES, Node, Sent, View, World};
+use rustc_hash::{FxHashMap, FxHasher};
+use script::{Op, Script};
+
+pub use search::Found;
+
+/// Most states of one node: more would be an error in its name.
+const NODES_MAX: usize = 100_000;
+
+/// A machine and what its cores do.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub llcs: u32,
+    /// Cores of each LLC.
+    pub per: u32,
+    pub lines: u8,
+    /// Ways of each LLC; below `lines` a fill evicts.
+    pub llc_ways: u32,
+    /// Ways of the private caches: 1 or `lines`.
+    pub core_ways: u32,
+    pub has_owned_state: bool,
+    /// Cores hold a line after a demand grant.
+    pub keeps: bool,
+    /// Stores that a core may have buffered when it begins an operation.
+    pub stores: usize,
+    /// Operations on a line.
+    pub ops: &'static [fn(u8) -> Op],
+    /// Cores sleep and lose their caches.
+    pub sleeps: bool,
+    /// LLCs evict at any moment.
+    pub evicts: bool,
+}
+
+/// New names: `x[old]` is new.
+pub struct Symmetry {
+    pub cores: Vec<u8>,
+    pub llcs: Vec<u8>,
+    pub lines: [u8; LINES],
+    slots: Vec<usize>,
+    queues: Vec<usize>,
+}
+
+/// A place for a node in a state: which, and the lines that this copy of it knows.
+struct Slot {
+    who: NodeRef,
+    lines: Vec<u8>,
+    nodes: Vec<Node>,
+    views: Vec<View>,
+    /// Contribution of each node to the digest of a state, by node, then symmetry.
+    names: Vec<Vec<u64>>,
+    by_name: FxHashMap<u64, u32>,
+    next: FxHashMap<(u32, Input), (u32, Messages)>,
+}
+
+/// Messages that leave a node: ways and codes.
+type Messages = Arc<[(u16, u8)]>;
+
+/// A way for messages of one line.
+struct Way {
+    from: NodeRef,
+    to: NodeRef,
+    line: u8,
+    /// Slot of the receiver.
+    slot: usize,
+}
+
+/// Numbers of the nodes' states, by slot, then numbers of the contents of all ways.
+type State = Box<[u32]>;
+
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    slot: usize,
+    input: Input,
+    /// Way and place of the message.
+    from: Option<(usize, usize)>,
+}
+
+pub struct Explorer {
+    case: Case,
+    world: World,
+    symmetries: Vec<Symmetry>,
+    /// Room for the digest of a state under each symmetry.
+    sums: Vec<u64>,
+    slots: Vec<Slot>,
+    ways: Vec<Way>,
+    messages: Vec<(LineMsg, bool)>,
+    contents: Vec<Vec<u8>>,
+    /// By content, then symmetry.
+    content_names: Vec<Vec<u64>>,
+    by_content: FxHashMap<Vec<u8>, u32>,
+}
+
+fn mix(slot: usize, name: u64) -> u64 {
+    let z = name ^ (slot as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn permutations(n: u8) -> Vec<Vec<u8>> {
+    let Some(last) = n.checked_sub(1) else { return vec![Vec::new()] };
+    let mut all = Vec::new();
+    for p in permutations(last) {
+        for at in 0..=p.len() {
+            let mut longer = p.clone();
+            longer.insert(at, last);
+            all.push(longer);
+        }
+    }
+    all.sort();
+    all
+}
+
+impl Case {
+    fn paths(&self, mutation: Mutation) -> Paths {
+        let (llcs, per) = (self.llcs, self.per);
+        let square = |a: u32, b: u32| vec![vec![0; b as usize]; a as usize];
+        Paths {
+            llc_of_core: (0..llcs * per).map(|c| LlcId(c / per)).collect(),
+            cores_of_llc: (0..llcs)
+                .map(|l| (l * per..(l + 1) * per).map(CoreId).collect())
+                .collect(),
+            core_llc: vec![0; (llcs * per) as usize],
+            llc_core: vec![0; (llcs * per) as usize],
+            llc_lookup: 0,
+            llc_service: 0,
+            llc_home: square(llcs, 1),
+            home_llc: square(1, llcs),
+            llc_llc: square(llcs, llcs),
+            home_lookup: 0,
+            home_service: 0,
+            memory: 0,
+            llc_geometry: vec![(1, self.llc_ways); llcs as usize],
+            has_owned_state: self.has_owned_state,
+            home_ends: vec![1 << 20],
+            mutation,
+        }
+    }
+
+    /// Copies of an LLC: one per line if lines do not share its ways.
+    fn parts(&self) -> Vec<Vec<u8>> {
+        let all: Vec<u8> = (0..self.lines).collect();
+        let is_apart = self.llc_ways == 0 || self.llc_ways >= u32::from(self.lines);
+        if is_apart { all.iter().map(|l| vec![*l]).collect() } else { vec![all] }
+    }
+}
+
+impl Explorer {
+    pub fn new(case: Case, mutation: Mutation) -> Explorer {
+        let paths = case.paths(mutation);
+        let cores = case.llcs * case.per;
+        let world = World { paths, phys: Phys::new(1 << 16), lines: case.lines };
+        let all: Vec<u8> = (0..case.lines).collect();
+        let mut slots = Vec::new();
+        let slot = |who, lines| Slot {
+            who,
+            lines,
+            nodes: Vec::new(),
+            views: Vec::new(),
+            names: Vec::new(),
+            by_name: FxHashMap::default(),
+            next: FxHashMap::default(),
+        };
+        slots.extend((0..cores).map(|c| slot(NodeRef::Core(CoreId(c)), all.clone())));
+        for l in 0..case.llcs {
+            slots.extend(case.parts().into_iter().map(|p| slot(NodeRef::Llc(LlcId(l)), p)));
+        }
+        slots.extend(all.iter().map(|l| slot(NodeRef::Home(HomeId(0)), vec![*l])));
+        let mut ways = Vec::new();
+        let find = |who: NodeRef, line: u8| {
+            slots.iter().position(|s: &Slot| s.who == who && s.lines.contains(&line)).unwrap()
+        };
+        for line in all {
+            let mut way = |from, to| {
+                ways.push(Way { from, to, line, slot: find(to, line) });
+            };
+            for (c, l) in world.paths.llc_of_core.iter().enumerate() {
+                let (c, l) = (NodeRef::Core(CoreId(c as u32)), NodeRef::Llc(*l));
+                way(c, l);
+                way(l, c);
+            }
+            for l in (0..case.llcs).map(|l| NodeRef::Llc(LlcId(l))) {
+                way(l, NodeRef::Home(HomeId(0)));
+                way(NodeRef::Home(HomeId(0)), l);
+                for other in (0..case.llcs).map(|l| NodeRef::Llc(LlcId(l))).filter(|o| *o != l) {
+                    way(l, other);
+                }
+            }
+        }
+        let mut explorer = Explorer {
+            symmetries: Vec::new(),
+            sums: Vec::new(),
+            case,
+            world,
+            slots,
+            ways,
+            messages: Vec::new(),
+            contents: Vec::new(),
+            content_names: Vec::new(),
+            by_content: FxHashMap::default(),
+        };
+        explorer.find_symmetries();
+        explorer.sums = vec![0; explorer.symmetries.len()];
+        explorer
+    }
+
+    /// Every renaming of cores, LLCs and lines that leaves the machine as it is; the first changes
+    /// nothing.
+    fn find_symmetries(&mut self) {
+        let (llcs, per) = (self.case.llcs as u8, self.case.per as u8);
+        for cores in permutations(llcs * per) {
+            let mut groups = BTreeMap::new();
+            let keeps = (0..llcs * per).all(|c| {
+                let new = cores[usize::from(c)] / per;
+                *groups.entry(c / per).or_insert(new) == new
+            });
+            if !keeps {
+                continue;
+            }
+            let llcs: Vec<u8> = groups.into_values().collect();
+            for lines in permutations(self.case.lines) {
+                let lines = [lines[0], lines.get(1).copied().unwrap_or(1)];
+                let rename = |who: NodeRef| match who {
+                    NodeRef::Core(c) => NodeRef::Core(CoreId(cores[c.index()].into())),
+                    NodeRef::Llc(l) => NodeRef::Llc(LlcId(llcs[l.index()].into())),
+                    other => other,
+                };
+                let line = |l: u8| lines[usize::from(l)];
+                let slot_of = |s: &Slot| {
+                    let (who, first) = (rename(s.who), line(s.lines[0]));
+                    self.slots.iter().position(|t| t.who == who && t.lines.contains(&first))
+                };
+                let way_of = |w: &Way| {
+                    let new = (rename(w.from), rename(w.to), line(w.line));
+                    self.ways.iter().position(|t| (t.from, t.to, t.line) == new)
+                };
+                let slots = self.slots.iter().map(|s| slot_of(s).unwrap()).collect();
+                let queues =
+                    self.ways.iter().map(|w| self.slots.len() + way_of(w).unwrap()).collect();
+                let (cores, llcs) = (cores.clone(), llcs.clone());
+                self.symmetries.push(Symmetry { cores, llcs, lines, slots, queues });
+            }
+        }
+    }
+
+    fn first(&mut self) -> State {
+        let Case { core_ways, keeps, .. } = self.case;
+        let config = Arc::new(nodes::config(core_ways, keeps, self.world.paths.mutation));
+        let mut state = Vec::new();
+        for slot in 0..self.slots.len() {
+            let paths = &self.world.paths;
+            let node = match self.slots[slot].who {
+                NodeRef::Core(id) => {
+                    let cpu = CpuId(id.0);
+                    let cpus = vec![(cpu, id.0, Script::default())];
+                    let llc = paths.llc_of_core[id.index()];
+                    let chance = Chance::new(0);
+                    let core = Core::new(id, llc, config.clone(), cpus, Some(cpu), chance);
+                    Node::start(core, &self.world)
+                }
+                NodeRef::Llc(id) => Node::Llc(Box::new(Llc::new(id, paths)), Default::default()),
+                _ => Node::Home(Box::new(Home::new(HomeId(0), paths)), Default::default()),
+            };
+            state.push(self.number(slot, node));
+        }
+        let empty = self.content(Vec::new());
+        state.extend(self.ways.iter().map(|_| empty));
+        state.into()
+    }
+
+    fn number(&mut self, slot: usize, node: Node) -> u32 {
+        let s = &mut self.slots[slot];
+        let llc = if let NodeRef::Llc(l) = s.who { l.index() } else { 0 };
+        let name = node.name(&s.lines, &self.symmetries[0], llc, &self.world);
+        *s.by_name.entry(name).or_insert_with(|| {
+            let all = &self.symmetries;
+            let name = |y: &Symmetry| mix(y.slots[slot], node.name(&s.lines, y, llc, &self.world));
+            s.names.push(all.iter().map(name).collect());
+            s.views.push(node.view(&self.world));
+            s.nodes.push(node);
+            assert!(s.nodes.len() <= NODES_MAX, "{:?} has no end of states", s.who);
+            (s.nodes.len() - 1) as u32
+        })
+    }
+
+    fn content(&mut self, codes: Vec<u8>) -> u32 {
+        if let Some(n) = self.by_content.get(&codes) {
+            return *n;
+        }
+        let name = |y: &Symmetry| {
+            let mut h = FxHasher::default();
+            for code in &codes {
+                let (mut msg, is_slow) = self.messages[usize::from(*code)];
+                if let LineMsg::Snoop { grant_to: Some(llc), .. } = &mut msg {
+                    *llc = LlcId(y.llcs[llc.index()].into());
+                }
+                std::hash::Hash::hash(&(msg, is_slow), &mut h);
+            }
+            h.finish()
+        };
+        self.content_names.push(self.symmetries.iter().map(name).collect());
+        let n = self.contents.len() as u32;
+        self.by_content.insert(codes.clone(), n);
+        self.contents.push(codes);
+        n
+    }
+
+    fn code(&mut self, msg: LineMsg, is_slow: bool) -> u8 {
+        let at = self.messages.iter().position(|m| *m == (msg, is_slow));
+        at.unwrap_or_else(|| {
+            self.messages.push((msg, is_slow));
+            self.messages.len() - 1
+        }) as u8
+    }
+
+    /// The least of the names that a state has under all symmetries.
+    fn digest(&mut self, state: &State) -> u64 {
+        let (nodes, queues) = state.split_at(self.slots.len());
+        let sums = &mut self.sums;
+        sums.fill(0);
+        for (slot, n) in self.slots.iter().zip(nodes) {
+            for (sum, name) in sums.iter_mut().zip(&slot.names[*n as usize]) {
+                *sum = sum.wrapping_add(*name);
+            }
+        }
+        for (i, n) in queues.iter().enumerate().filter(|(_, n)| **n != 0) {
+            let names = &self.content_names[*n as usize];
+            for ((sum, name), y) in sums.iter_mut().zip(names).zip(&self.symmetries) {
+                *sum = sum.wrapping_add(mix(y.queues[i], *name));
+            }
+        }
+        sums.iter().copied().min().unwrap_or(0)
+    }
+
+    /// What ends by itself: deliveries, and times that come.
+    fn progress(&self, state: &State) -> Vec<Choice> {
+        let mut out = Vec::new();
+        for (w, way) in self.ways.iter().enumerate() {
+            let codes = &self.contents[state[self.slots.len() + w] as usize];
+            for (i, code) in codes.iter().enumerate() {
+                let (msg, _) = self.messages[usize::from(*code)];
+                let may_pass = |earlier: &u8| {
+                    let (e, is_slow) = &self.messages[usize::from(*earlier)];
+                    *is_slow || phase_of(e) > phase_of(&msg)
+                };
+                if codes[..i].iter().all(may_pass) {
+                    let input = Input::Msg(way.from, way.line, msg);
+                    out.push(Choice { slot: way.slot, input, from: Some((w, i)) });
+                }
+            }
+        }
+        for (slot, s) in self.slots.iter().enumerate() {
+            if s.views[state[slot] as usize].has_time {
+                out.push(Choice { slot, input: Input::Time, from: None });
+            }
+        }
+        out
+    }
+
+    /// What may begin.
+    fn beginnings(&self, state: &State) -> Vec<Choice> {
+        let mut out = Vec::new();
+        for (slot, s) in self.slots.iter().enumerate() {
+            let v = &s.views[state[slot] as usize];
+            let mut may = |input| out.push(Choice { slot, input, from: None });
+            for line in &s.lines {
+                if v.is_free {
+                    for op in self.case.ops {
+                        let op = op(*line);
+                        if !matches!(op, Op::Store(_)) || v.stores < self.case.stores {
+                            may(Input::Op(op));
+                        }
+                    }
+                }
+                if self.case.evicts && v.has_data[usize::from(*line)] {
+                    may(Input::Evict(*line));
+                }
+            }
+            if v.is_free && self.case.sleeps {
+                may(Input::Op(Op::Sleep));
+            }
+        }
+        out
+    }
+
+    fn apply(&mut self, state: &State, choice: Choice) -> State {
+        let mut next = state.clone();
+        if let Some((w, i)) = choice.from {
+            let at = self.slots.len() + w;
+            let mut codes = self.contents[state[at] as usize].clone();
+            codes.remove(i);
+            next[at] = self.content(codes);
+        }
+        let (n, sent) = self.transition(choice.slot, state[choice.slot], choice.input);
+        next[choice.slot] = n;
+        for (w, code) in sent.iter() {
+            let at = self.slots.len() + usize::from(*w);
+            let mut codes = self.contents[next[at] as usize].clone();
+            codes.push(*code);
+            next[at] = self.content(codes);
+        }
+        next
+    }
+
+    fn transition(&mut self, slot: usize, node: u32, input: Input) -> (u32, Messages) {
+        let s = &self.slots[slot];
+        if let Some((n, sent)) = s.next.get(&(node, input)) {
+            return (*n, sent.clone());
+        }
+        let from = s.who;
+        let mut moved = s.nodes[node as usize].clone();
+        let mut sent = Vec::new();
+        moved.apply(input, &self.world, &mut sent);
+        let sent: Messages = sent
+            .iter()
+            .map(|Sent { to, line, msg, is_slow }| {
+                let is_way = |w: &Way| (w.from, w.to, w.line) == (from, *to, *line);
+                (self.ways.iter().position(is_way).unwrap() as u16, self.code(*msg, *is_slow))
+            })
+            .collect();
+        let n = self.number(slot, moved);
+        self.slots[slot].next.insert((node, input), (n, sent.clone()));
+        (n, sent)
+    }
+}
