@@ -87,6 +87,13 @@ impl Hw {
         }
     }
 
+    /// In shadow mode: the core's own copy is what memory holds.
+    #[inline]
+    fn check_shadow(&self, j: usize, line: LineAddr, t: u64, phys: &Phys, what: &str) {
+        let who = || format!("{} at {} ps: {what}", self.threads[j].cpu, self.ps(t));
+        self.shadow.check(line, phys, who);
+    }
+
     /// Whether cpus of this core have decoded code in the page.
     #[inline]
     fn is_code_page(&self, page: u64) -> bool {
@@ -111,11 +118,13 @@ impl Hw {
             return;
         }
         self.caches.set_modified(line);
+        self.check_shadow(j, line, t, phys, "store");
         if head.size == 16 {
             phys.store_wide(head.pa, head.value);
         } else {
             phys.store(head.pa, head.size, head.value as u64);
         }
+        self.shadow.wrote(line, phys);
         self.threads[j].stores.pop(t);
         if self.threads.len() > 1 {
             let sibling_until = t + self.config.smt_handover;
@@ -226,6 +235,7 @@ impl CorePort<'_> {
             return self.wait(Pending::Line(line));
         };
         self.note_touch(CachePort::Data, line, t);
+        self.hw.check_shadow(self.j, line, t, self.phys, "load");
         let latency = match hit.level {
             Level::L1 => l1,
             Level::L2 => u64::from(self.hw.config.timing.l2_latency),
@@ -402,6 +412,7 @@ impl Port for CorePort<'_> {
             self.hw.request(self.j, line, true, CachePort::Data, t);
             return self.wait(Pending::Line(line));
         }
+        self.hw.check_shadow(self.j, line, t, self.phys, "read-modify-write");
         let old = match size {
             16 => self.phys.load_wide(pa),
             _ => u128::from(self.phys.load(pa, size)),
@@ -412,6 +423,7 @@ impl Port for CorePort<'_> {
                 _ => self.phys.store(pa, size, new as u64),
             }
         }
+        self.hw.shadow.wrote(line, self.phys);
         self.hw.caches.set_modified(line);
         let latency = u64::from(self.hw.config.timing.latency[Class::Rmw as usize]);
         let sibling_until = t + latency + self.hw.config.smt_handover;
@@ -449,6 +461,7 @@ impl Port for CorePort<'_> {
             return self.wait(Pending::Line(line));
         };
         self.note_touch(CachePort::Fetch, line, t);
+        self.hw.check_shadow(self.j, line, t, self.phys, "fetch");
         if hit.level == Level::L2 {
             let l2 = u64::from(self.hw.config.timing.l2_latency);
             self.hw.threads[self.j].score.redirect(t + l2);

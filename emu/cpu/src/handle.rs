@@ -3,6 +3,7 @@
 use emu_mem::cache::Port as CachePort;
 use emu_mem::msg::{LineMsg, Perm, SnoopKind};
 use emu_mem::phys::Phys;
+use emu_mem::shadow::Data;
 use emu_observe::{Event, IpiId};
 use emu_sim::{Key, LineAddr, NodeRef, Phase, SimTime};
 
@@ -19,8 +20,11 @@ impl<I: Isa> Core<I> {
         self.hw.handled = key;
         self.hw.materialise_all(t);
         match item {
-            CoreItem::Line { line, msg } => match msg {
-                LineMsg::Grant(perm) => self.grant(line, perm, t, unit, phys),
+            CoreItem::Line { line, msg, data } => match msg {
+                LineMsg::Grant(perm) => {
+                    self.hw.shadow.granted(line, data);
+                    self.grant(line, perm, t, unit, phys);
+                }
                 LineMsg::Snoop { kind, .. } => self.hw.snoop(line, msg, kind, t),
                 LineMsg::FlushDone => self.answer(t, Pending::Flush(line), 0, unit, phys),
                 _ => unreachable!("model bug: {msg:?} sent to a core"),
@@ -66,11 +70,8 @@ impl<I: Isa> Core<I> {
         let hw = &mut self.hw;
         let at = hw.requests.iter().position(|r| r.line == line);
         let port = at.map_or(CachePort::Data, |at| hw.requests.swap_remove(at).port);
-        if let Some(victim) = hw.caches.fill(port, line, perm, t)
-            && victim.perm.can_write()
-        {
-            let (dirty, watch) = (victim.perm == Perm::Modified, hw.is_watched(victim.line));
-            hw.send_line(t, 0, victim.line, LineMsg::Put { dirty, watch });
+        if let Some(victim) = hw.caches.fill(port, line, perm, t) {
+            hw.put(t, victim.line, victim.perm);
         }
         hw.send_line(t, 0, line, LineMsg::Done);
         if hw.wanted.lines {
@@ -159,6 +160,16 @@ impl Hw {
         any
     }
 
+    /// A line has left the caches: E and M with a Put, S silently (L7).
+    pub(crate) fn put(&mut self, t: u64, line: LineAddr, perm: Perm) {
+        let is_asked_for = self.requests.iter().any(|r| r.line == line);
+        let data = self.shadow.left(line, perm.can_write(), is_asked_for);
+        if perm.can_write() {
+            let (dirty, watch) = (perm == Perm::Modified, self.is_watched(line));
+            self.send_data(t, 0, line, LineMsg::Put { dirty, watch }, data);
+        }
+    }
+
     /// A snoop is answered when it is handled (L3), or when the hold on its line ends (L4).
     fn snoop(&mut self, line: LineAddr, msg: LineMsg, kind: SnoopKind, t: u64) {
         let held = self.holds.iter().filter(|h| h.line == line).map(|h| h.until).max();
@@ -168,7 +179,7 @@ impl Hw {
             let source = NodeRef::Core(self.id).rank();
             let key =
                 Key { time: until, phase: Phase::HoldEnd, tie: 0, source, seq: self.next_seq() };
-            self.inbox.push(key, CoreItem::Line { line, msg });
+            self.inbox.push(key, CoreItem::Line { line, msg, data: Data::default() });
             return;
         }
         let had = match kind {
@@ -191,7 +202,9 @@ impl Hw {
         if self.wanted.lines {
             self.event(0, t, Event::LineLost { line, kept });
         }
-        self.send_line(t, delay, line, LineMsg::Ack { kept, dirty, watch, forwarded: false });
+        let data = self.shadow.snooped(line, had.is_some_and(Perm::can_write), kept);
+        let answer = LineMsg::Ack { kept, dirty, watch, forwarded: false };
+        self.send_data(t, delay, line, answer, data);
     }
 
     fn report_run_state(&mut self, j: usize, asker: emu_sim::CpuId, t: u64) {

@@ -1,6 +1,5 @@
 //! Entering and leaving waits: one function enters, one leaves, and leaving records the cause.
 
-use emu_mem::msg::{LineMsg, Perm};
 use emu_observe::Event;
 use emu_sim::SimTime;
 
@@ -146,11 +145,7 @@ impl Hw {
         let held: Vec<_> = self.caches.lines().collect();
         for (line, perm) in held {
             self.caches.remove(line);
-            if perm.can_write() {
-                let watch = self.is_watched(line);
-                let dirty = perm == Perm::Modified;
-                self.send_line(t, 0, line, LineMsg::Put { dirty, watch });
-            }
+            self.put(t, line, perm);
         }
     }
 

@@ -16,6 +16,7 @@ pub mod node;
 pub mod points;
 pub mod port;
 mod scoreboard;
+mod shadow;
 mod spin;
 mod store_buffer;
 pub mod thread;

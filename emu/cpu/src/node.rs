@@ -8,13 +8,17 @@ use std::sync::Arc;
 use emu_mem::cache::PrivateCaches;
 use emu_mem::msg::{Envelope, LineMsg};
 use emu_mem::phys::Phys;
+use emu_mem::shadow::Data;
 use emu_observe::{Event, IpiId, Record, Wanted};
-use emu_sim::{Agenda, Chance, CoreId, CpuId, Key, LineAddr, LlcId, NodeRef, Phase, SimTime};
+use emu_sim::{
+    Agenda, Chance, CoreId, CpuId, Key, LineAddr, LlcId, NodeRef, Phase, PhysAddr, SimTime,
+};
 
 use crate::config::CoreConfig;
 use crate::isa::{Flow, Isa};
 use crate::points::Watch;
 use crate::port::{DeviceAccess, Target};
+use crate::shadow::Shadow;
 use crate::spin::Snapshot;
 use crate::thread::{Pending, RunState, Thread};
 use crate::timing::Class;
@@ -29,6 +33,8 @@ pub enum CoreItem {
         line: LineAddr,
         /// What is said.
         msg: LineMsg,
+        /// The line's bytes, in shadow mode.
+        data: Data,
     },
     /// An interrupt message for the cpu with this SMT index.
     Signal {
@@ -145,6 +151,7 @@ pub struct Hw {
     pub(crate) threads: Vec<Thread>,
     pub(crate) arch_ids: Vec<u32>,
     pub(crate) caches: PrivateCaches,
+    pub(crate) shadow: Shadow,
     pub(crate) requests: Vec<Request>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) inbox: Agenda<CoreItem>,
@@ -233,6 +240,18 @@ impl Hw {
 
     /// Sends a message of the line protocol to the LLC.
     pub(crate) fn send_line(&mut self, cycle: u64, delay_ps: u64, line: LineAddr, msg: LineMsg) {
+        self.send_data(cycle, delay_ps, line, msg, Data::default());
+    }
+
+    /// Sends a message of the line protocol to the LLC, with the line's bytes.
+    pub(crate) fn send_data(
+        &mut self,
+        cycle: u64,
+        delay_ps: u64,
+        line: LineAddr,
+        msg: LineMsg,
+        data: Data,
+    ) {
         let phase = match msg {
             LineMsg::Ack { .. } | LineMsg::Done => Phase::Answer,
             LineMsg::Put { .. } => Phase::Put,
@@ -243,7 +262,7 @@ impl Hw {
         let tie = if phase == Phase::Request { self.chance.tie(line.0, time, source) } else { 0 };
         let key = Key { time, phase, tie, source, seq: self.next_seq() };
         let (to, from) = (NodeRef::Llc(self.llc), NodeRef::Core(self.id));
-        self.out.push(Out::Line(Envelope { key, to, from, line, msg }));
+        self.out.push(Out::Line(Envelope { key, to, from, line, msg, data }));
         self.sends(cycle);
     }
 }
@@ -284,6 +303,7 @@ impl<I: Isa> Core<I> {
                 id,
                 llc,
                 caches: PrivateCaches::new(config.l1d, config.l1i, config.l2),
+                shadow: Shadow::default(),
                 config,
                 threads,
                 arch_ids,
@@ -541,6 +561,12 @@ impl<I: Isa> Core<I> {
             th.point_passed = false;
         }
         self.hw.watch = watch;
+    }
+
+    /// Memory was changed from outside, at a cut: so are the copies of shadow mode.
+    #[inline]
+    pub fn overwrite_shadow(&mut self, pa: PhysAddr, bytes: &[u8]) {
+        self.hw.shadow.overwrite(pa, bytes);
     }
 
     /// Changes the chance of a forked machine.

@@ -312,7 +312,11 @@ impl Machine {
     /// Overwrites guest memory between two runs: for loaders and debuggers. Caches hold no data,
     /// so every cpu sees it; no monitor triggers.
     pub fn write_guest(&mut self, pa: u64, bytes: &[u8]) {
-        self.phys.write_bytes(PhysAddr(pa), bytes);
+        let pa = PhysAddr(pa);
+        self.phys.write_bytes(pa, bytes);
+        self.cores.iter_mut().for_each(|c| c.overwrite_shadow(pa, bytes));
+        self.llcs.iter_mut().for_each(|l| l.overwrite_shadow(pa, bytes));
+        self.homes.iter_mut().for_each(|h| h.overwrite_shadow(pa, bytes));
     }
 
     /// Pages of guest memory that take host memory.

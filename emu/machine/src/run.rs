@@ -252,13 +252,14 @@ impl Machine {
                         self.llcs[l.index()].handle(&e, &self.paths, self.chance, envelopes);
                     }
                     NodeRef::Home(h) => {
+                        self.homes[h.index()].begin_shadow(e.line, &self.phys);
                         self.homes[h.index()].handle(&e, &self.paths, self.chance, envelopes);
                     }
                     other => unreachable!("model bug: a line message to {other:?}"),
                 }
                 for e in envelopes.drain(..) {
                     if let NodeRef::Core(c) = e.to {
-                        let item = CoreItem::Line { line: e.line, msg: e.msg };
+                        let item = CoreItem::Line { line: e.line, msg: e.msg, data: e.data };
                         self.deliver(c.index(), e.key, item);
                     } else {
                         self.push_uncore(e.key, UncoreItem::Line(e));

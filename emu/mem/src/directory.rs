@@ -9,6 +9,7 @@ use emu_sim::{Chance, Key, LineAddr, LlcId, NodeRef, Phase};
 
 use crate::msg::{Envelope, LineMsg, SnoopKind};
 use crate::paths::Paths;
+use crate::shadow::Data;
 
 /// What occupies a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,18 +65,19 @@ impl Want {
     }
 }
 
-/// The fields of an `Ack`.
+/// The fields of an `Ack`, and its data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) kept: bool,
     pub(crate) dirty: bool,
     pub(crate) watch: bool,
     pub(crate) forwarded: bool,
+    pub(crate) data: Data,
 }
 
 impl Answer {
     pub(crate) const fn msg(self) -> LineMsg {
-        let Answer { kept, dirty, watch, forwarded } = self;
+        let Answer { kept, dirty, watch, forwarded, .. } = self;
         LineMsg::Ack { kept, dirty, watch, forwarded }
     }
 }
@@ -105,7 +107,7 @@ impl Sender {
         Sender { me, seq: 0 }
     }
 
-    /// Sends a message that arrives at `time`.
+    /// Sends a message without data that arrives at `time`.
     pub(crate) fn send(
         &mut self,
         cx: &mut Cx<'_>,
@@ -114,13 +116,25 @@ impl Sender {
         line: LineAddr,
         msg: LineMsg,
     ) {
+        self.send_data(cx, time, to, line, (msg, Data::default()));
+    }
+
+    /// Sends a message that arrives at `time`.
+    pub(crate) fn send_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        time: u64,
+        to: NodeRef,
+        line: LineAddr,
+        (msg, data): (LineMsg, Data),
+    ) {
         let source = self.me.rank();
         let phase = phase_of(&msg);
         // K4: equal edges are decided by a hash, else low ids would always win.
         let tie = if phase == Phase::Request { cx.chance.tie(line.0, time, source) } else { 0 };
         let key = Key { time, phase, tie, source, seq: self.seq };
         self.seq += 1;
-        cx.out.push(Envelope { key, to, from: self.me, line, msg });
+        cx.out.push(Envelope { key, to, from: self.me, line, msg, data });
     }
 }
 

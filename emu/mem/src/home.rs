@@ -32,13 +32,15 @@
 use std::collections::VecDeque;
 
 use emu_sim::mutant::Mutant;
-use emu_sim::{Chance, HomeId, LineAddr, LlcId, NodeRef};
+use emu_sim::{Chance, HomeId, LineAddr, LlcId, NodeRef, PhysAddr};
 
 use crate::directory::{
     Answer, BusyLine, Cx, IDLE, Occupant, PageTable, Sender, Slab, Want, set, snoop,
 };
 use crate::msg::{Envelope, LineMsg, Perm, SnoopKind};
 use crate::paths::Paths;
+use crate::phys::Phys;
+use crate::shadow::{Copies, Data};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -139,6 +141,8 @@ struct Txn {
     /// In the order of the snoops, which is that of the answers (L8).
     forwards: VecDeque<Forward>,
     queue: VecDeque<Request>,
+    /// What an owner's answer brought for the active request.
+    data: Data,
 }
 
 impl Txn {
@@ -159,6 +163,8 @@ pub struct Home {
     txns: Slab<Txn>,
     free_at: u64,
     counters: HomeCounters,
+    /// Memory, in shadow mode.
+    memory: Copies,
 }
 
 impl Home {
@@ -175,7 +181,20 @@ impl Home {
             txns: Slab::default(),
             free_at: 0,
             counters: HomeCounters::default(),
+            memory: Copies::default(),
         }
+    }
+
+    /// In shadow mode memory begins, line by line, as what was loaded into it.
+    #[inline]
+    pub fn begin_shadow(&mut self, line: LineAddr, phys: &Phys) {
+        self.memory.begin(line, phys);
+    }
+
+    /// Memory was changed from outside, at a cut.
+    #[inline]
+    pub fn overwrite_shadow(&mut self, pa: PhysAddr, bytes: &[u8]) {
+        self.memory.overwrite(pa, bytes);
     }
 
     /// Handles one message; what it causes is appended to `out`.
@@ -187,9 +206,14 @@ impl Home {
         match e.msg {
             LineMsg::Get { write } => self.request(&mut cx, from, e.line, Want::of_write(write)),
             LineMsg::Flush => self.request(&mut cx, from, e.line, Want::Flush),
-            LineMsg::Put { dirty, watch } => self.put(from, e.line, dirty, watch),
+            LineMsg::Put { dirty, watch } => self.put(from, e.line, (dirty, e.data), watch),
             LineMsg::Ack { kept, dirty, watch, forwarded } => {
-                self.ack(&mut cx, from, e.line, Answer { kept, dirty, watch, forwarded });
+                self.ack(
+                    &mut cx,
+                    from,
+                    e.line,
+                    Answer { kept, dirty, watch, forwarded, data: e.data },
+                );
             }
             LineMsg::Done => self.done(&mut cx, from, e.line),
             LineMsg::Grant(_) | LineMsg::Snoop { .. } | LineMsg::FlushDone => {
@@ -422,7 +446,7 @@ impl Home {
                 if answer.watch {
                     set::put(sharers, from);
                 }
-                self.counters.memory_writes += u64::from(answer.dirty);
+                self.write_back(line, answer.dirty, answer.data);
                 if is_last {
                     self.end_flush(cx, t);
                 }
@@ -445,7 +469,7 @@ impl Home {
             if answer.kept || answer.watch {
                 set::put(sharers, from);
             }
-            self.counters.memory_writes += u64::from(answer.dirty);
+            self.write_back(line, answer.dirty, answer.data);
         }
         if answer.forwarded {
             self.counters.hand_overs += 1;
@@ -472,10 +496,14 @@ impl Home {
         let (l, sharers) = self.line_mut(line);
         set::take(sharers, from);
         let was_writer = l.owner == from && l.is_writable;
+        let is_owners = l.owner == from && !answer.forwarded;
         if l.owner == from {
             (l.owner, l.is_writable) = (NOBODY, false);
         }
+        let txn = self.txns.at_mut(t);
+        txn.data = answer.data.when(is_owners).or(txn.data);
         if answer.forwarded {
+            let (l, _) = self.line_mut(line);
             // L2: the permission travels with the data; this was the only copy.
             assert!(was_writer && is_last, "{}: llc{from} forwarded {line}", self.id);
             (l.owner, l.is_writable) = (req.from, true);
@@ -536,8 +564,9 @@ impl Home {
 
     /// Puts of the owner on a line that nobody is served alone end the ownership; others change
     /// nothing, since a snoop that is under way will find the line gone (L7).
-    fn put(&mut self, from: u32, line: LineAddr, dirty: bool, watch: bool) {
+    fn put(&mut self, from: u32, line: LineAddr, (dirty, data): (bool, Data), watch: bool) {
         let l = *self.line(line);
+        self.memory.put(line, data.when(dirty && l.owner == from));
         let is_busy = l.txn != IDLE && self.txns.at(l.txn).active.is_some();
         if is_busy || l.owner != from {
             self.counters.puts_ignored += 1;
@@ -551,6 +580,11 @@ impl Home {
         self.counters.puts += 1;
         self.counters.memory_writes += u64::from(dirty);
         self.check(line);
+    }
+
+    fn write_back(&mut self, line: LineAddr, dirty: bool, data: Data) {
+        self.counters.memory_writes += u64::from(dirty);
+        self.memory.put(line, data.when(dirty));
     }
 
     // Ends
@@ -577,7 +611,9 @@ impl Home {
         self.counters.memory_reads += u64::from(from_memory);
         self.granted(t);
         let at = at + cx.paths.home_llc[self.id.index()][from as usize];
-        self.sender.send(cx, at, NodeRef::Llc(LlcId(from)), line, LineMsg::Grant(perm));
+        let data = std::mem::take(&mut self.txns.at_mut(t).data).or(self.memory.get(line));
+        let grant = (LineMsg::Grant(perm), data);
+        self.sender.send_data(cx, at, NodeRef::Llc(LlcId(from)), line, grant);
     }
 
     fn grant_from_memory(
@@ -591,7 +627,8 @@ impl Home {
         self.counters.memory_reads += 1;
         let leg = cx.paths.home_llc[self.id.index()][to as usize];
         let at = base + cx.paths.memory + leg;
-        self.sender.send(cx, at, NodeRef::Llc(LlcId(to)), line, LineMsg::Grant(perm));
+        let grant = (LineMsg::Grant(perm), self.memory.get(line));
+        self.sender.send_data(cx, at, NodeRef::Llc(LlcId(to)), line, grant);
     }
 
     /// All other copies are gone: the requester becomes the writer.
@@ -726,6 +763,7 @@ impl Home {
             reads_since: 0,
             forwards: VecDeque::new(),
             queue: VecDeque::new(),
+            data: Data::default(),
         });
         self.txns.at_mut(t).line = line;
         self.line_mut(line).0.txn = t;

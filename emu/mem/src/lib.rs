@@ -4,6 +4,7 @@ pub mod cache;
 pub mod msg;
 pub mod paths;
 pub mod phys;
+pub mod shadow;
 
 pub mod directory;
 pub mod home;

@@ -37,7 +37,7 @@
 use std::collections::VecDeque;
 
 use emu_sim::mutant::Mutant;
-use emu_sim::{Chance, CoreId, LineAddr, LlcId, NodeRef};
+use emu_sim::{Chance, CoreId, LineAddr, LlcId, NodeRef, PhysAddr};
 
 use crate::directory::{
     Answer, BusyLine, Cx, IDLE, Occupant, PageTable, Sender, Slab, Want, snoop,
@@ -45,6 +45,7 @@ use crate::directory::{
 use crate::llc_tags::{Fill, LlcTags};
 use crate::msg::{Envelope, LineMsg, Perm, SnoopKind};
 use crate::paths::Paths;
+use crate::shadow::{Copies, Data};
 
 /// Most cores of one LLC: its sharer sets are this wide.
 pub const CORES_PER_LLC_MAX: usize = 128;
@@ -227,6 +228,8 @@ pub struct Llc {
     txns: Slab<Txn>,
     free_at: u64,
     counters: LlcCounters,
+    /// Bytes of the data in the tags or in a transaction, in shadow mode.
+    shadow: Copies,
 }
 
 const fn bit(place: u8) -> u128 {
@@ -259,6 +262,7 @@ impl Llc {
             txns: Slab::default(),
             free_at: 0,
             counters: LlcCounters::default(),
+            shadow: Copies::default(),
         }
     }
 
@@ -269,9 +273,10 @@ impl Llc {
         match (e.from, e.msg) {
             (NodeRef::Core(core), msg) => {
                 let place = self.place(paths, core);
-                self.handle_core(&mut cx, place, line, msg);
+                self.handle_core(&mut cx, place, line, (msg, e.data));
             }
             (NodeRef::Home(_) | NodeRef::Llc(_), LineMsg::Grant(perm)) => {
+                self.shadow.put(line, e.data.when(!self.line(line).has_data));
                 self.granted(&mut cx, line, perm);
             }
             (NodeRef::Home(_), LineMsg::Snoop { kind, grant_to }) => {
@@ -282,13 +287,21 @@ impl Llc {
         }
     }
 
-    fn handle_core(&mut self, cx: &mut Cx<'_>, place: u8, line: LineAddr, msg: LineMsg) {
+    fn handle_core(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: u8,
+        line: LineAddr,
+        (msg, data): (LineMsg, Data),
+    ) {
+        // Only the recorded owner's data are newer than what is here.
+        self.shadow.put(line, data.when(self.line(line).owner == place));
         match msg {
             LineMsg::Get { write } => self.request(cx, place, line, Want::of_write(write)),
             LineMsg::Flush => self.request(cx, place, line, Want::Flush),
             LineMsg::Put { dirty, watch } => self.put(cx, place, line, dirty, watch),
             LineMsg::Ack { kept, dirty, watch, forwarded } => {
-                self.acked(cx, place, line, Answer { kept, dirty, watch, forwarded });
+                self.acked(cx, place, line, Answer { kept, dirty, watch, forwarded, data });
             }
             LineMsg::Done => self.done(cx, place, line),
             LineMsg::Grant(_) | LineMsg::Snoop { .. } | LineMsg::FlushDone => {
@@ -518,6 +531,7 @@ impl Llc {
             l.up = Up::Modified;
         }
         self.grant(cx, base, place, line, perm);
+        self.shadow.take(line);
     }
 
     /// A read that had to wait for answers or for the home: E if it may, else beside others.
@@ -615,6 +629,7 @@ impl Llc {
         }
         self.fill(cx, line);
         self.give_up_without_data(cx, line);
+        self.end_shadow(line);
         self.check(line);
     }
 
@@ -721,11 +736,13 @@ impl Llc {
             return self.answer_share(cx, base, line, grant_to);
         }
         self.drop_data(line);
+        let data = self.shadow.take(line);
         let l = self.line_mut(line);
         assert!(l.owner == NOBODY, "owner of {line} after {kind:?}");
         let to = grant_to.filter(|_| l.up.can_write());
         let watch = l.sharers() != 0;
-        let answer = Answer { kept: false, dirty: l.is_dirty, watch, forwarded: to.is_some() };
+        let forwarded = to.is_some();
+        let answer = Answer { kept: false, dirty: l.is_dirty, watch, forwarded, data };
         (l.up, l.is_dirty) = (Up::None, false);
         self.answer(cx, base, line, answer, to.map(|to| (to, Perm::Modified)));
     }
@@ -755,7 +772,8 @@ impl Llc {
             () if kept => Up::Read,
             () => Up::None,
         };
-        let answer = Answer { kept, dirty, watch, forwarded: to.is_some() };
+        let data = self.shadow.get(line);
+        let answer = Answer { kept, dirty, watch, forwarded: to.is_some(), data };
         self.answer(cx, base, line, answer, to.map(|to| (to, Perm::Read)));
     }
 
@@ -771,11 +789,12 @@ impl Llc {
         let me = self.id.index();
         let home = cx.paths.home_of(line.base());
         let at = base + cx.paths.llc_home[me][home.index()];
-        self.sender.send(cx, at, NodeRef::Home(home), line, answer.msg());
+        let (msg, data) = (answer.msg(), answer.data);
+        self.sender.send_data(cx, at, NodeRef::Home(home), line, (msg, data.when(answer.dirty)));
         if let Some((to, perm)) = grant {
             self.counters.hand_overs += 1;
             let at = base + cx.paths.llc_llc[me][to.index()];
-            self.sender.send(cx, at, NodeRef::Llc(to), line, LineMsg::Grant(perm));
+            self.sender.send_data(cx, at, NodeRef::Llc(to), line, (LineMsg::Grant(perm), data));
         }
     }
 
@@ -812,6 +831,7 @@ impl Llc {
             l.up = Up::None;
         }
         self.give_up_without_data(cx, line);
+        self.end_shadow(line);
         self.check(line);
     }
 
@@ -829,7 +849,8 @@ impl Llc {
         let leg = cx.paths.llc_home[self.id.index()][home.index()];
         let at = cx.now + cx.paths.llc_lookup + leg;
         self.counters.puts_sent += 1;
-        self.sender.send(cx, at, NodeRef::Home(home), line, LineMsg::Put { dirty, watch });
+        let put = (LineMsg::Put { dirty, watch }, self.shadow.get(line).when(dirty));
+        self.sender.send_data(cx, at, NodeRef::Home(home), line, put);
     }
 
     // Messages
@@ -851,7 +872,8 @@ impl Llc {
     fn grant(&mut self, cx: &mut Cx<'_>, base: u64, place: u8, line: LineAddr, perm: Perm) {
         let core = cx.paths.cores_of_llc[self.id.index()][usize::from(place)];
         let at = base + cx.paths.llc_core[core.index()];
-        self.sender.send(cx, at, NodeRef::Core(core), line, LineMsg::Grant(perm));
+        let grant = (LineMsg::Grant(perm), self.shadow.get(line));
+        self.sender.send_data(cx, at, NodeRef::Core(core), line, grant);
     }
 
     fn snoop_places(
@@ -893,7 +915,21 @@ impl Llc {
         self.line_mut(line).txn = IDLE;
         self.txns.give_back(t);
         self.give_up_without_data(cx, line);
+        self.end_shadow(line);
         self.check(line);
+    }
+
+    /// Without a transaction, the tags hold the data or nobody here does.
+    fn end_shadow(&mut self, line: LineAddr) {
+        if !self.line(line).has_data {
+            self.shadow.take(line);
+        }
+    }
+
+    /// Memory was changed from outside, at a cut.
+    #[inline]
+    pub fn overwrite_shadow(&mut self, pa: PhysAddr, bytes: &[u8]) {
+        self.shadow.overwrite(pa, bytes);
     }
 
     fn active(&self, t: u32) -> Active {

@@ -19,6 +19,8 @@
 
 use emu_sim::{Key, LineAddr, LlcId, NodeRef};
 
+use crate::shadow::Data;
+
 /// What a snoop asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SnoopKind {
@@ -108,4 +110,6 @@ pub struct Envelope {
     pub line: LineAddr,
     /// What is said.
     pub msg: LineMsg,
+    /// The line's bytes, in shadow mode.
+    pub data: Data,
 }

@@ -18,6 +18,7 @@ use emu_mem::home::Home;
 use emu_mem::llc::Llc;
 use emu_mem::msg::{Envelope, LineMsg, Perm};
 use emu_mem::paths::Paths;
+use emu_mem::shadow::Data;
 use emu_sim::mutant::Mutation;
 use emu_sim::{Chance, CoreId, HomeId, Key, LineAddr, LlcId, NodeRef, Phase};
 use model::{CoreLine, Deeds, Legs, Op, assert_single_writer, paths};
@@ -103,7 +104,7 @@ impl State {
                     self.channels.remove(&(from, to));
                 }
                 let key = Key::at(0, Phase::Grant);
-                let e = Envelope { key, to, from, line: LINE, msg };
+                let e = Envelope { key, to, from, line: LINE, msg, data: Data::default() };
                 match to {
                     NodeRef::Core(c) => {
                         let deeds = self.cores[c.index()].handle(msg);

@@ -1,4 +1,5 @@
-//! One run as text: every record, then each cpu's counters and registers.
+//! One run of the guest kernel as text: every record, then all counters and registers.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 #[path = "laws.rs"]
 mod laws;
@@ -24,7 +25,7 @@ impl Observer for Lines {
 }
 
 /// The guest kernel.
-pub(crate) fn kernel() -> Image {
+fn kernel() -> Image {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images/x86_64/kern.elf");
     Image::from_elf(&std::fs::read(path).expect("an image"), None).expect("a good one")
 }
@@ -40,19 +41,18 @@ pub(crate) fn topology(name: &str) -> topology::Machine {
 
 /// Runs the kernel to its exit.
 pub(crate) fn trace(topology: &topology::Machine, args: &str, options: Options) -> Vec<String> {
-    trace_image(topology, &kernel(), args, options)
+    run(topology, args, options).1
 }
 
-/// Runs an image to its exit.
-pub(crate) fn trace_image(
+/// Runs the kernel to its exit; the machine at the end, too.
+pub(crate) fn run(
     topology: &topology::Machine,
-    image: &Image,
     args: &str,
     options: Options,
-) -> Vec<String> {
+) -> (Machine, Vec<String>) {
     let elides = options.elide_spins;
     let mut machine = Machine::new(topology, options).expect("it is built");
-    machine.load(image, args).expect("the image fits");
+    machine.load(&kernel(), args).expect("the kernel fits");
     let mut lines = Lines::default();
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let stop = machine.run(&until, &mut lines);
@@ -67,8 +67,9 @@ pub(crate) fn trace_image(
         lines.0.push(format!("{cpu} {counters:?} {:x?}", machine.cpu(cpu).state));
     }
     assert!(!is_eliding || elided > 0, "no spin was skipped");
+    lines.0.push(format!("{:?}", machine.line_counters()));
     lines.0.push(String::from_utf8_lossy(machine.console()).into_owned());
-    lines.0
+    (machine, lines.0)
 }
 
 /// Where two traces part, with the lines before.

@@ -12,6 +12,7 @@ use emu_mem::home::Home;
 use emu_mem::llc::Llc;
 use emu_mem::msg::{Envelope, LineMsg, Perm, SnoopKind};
 use emu_mem::paths::Paths;
+use emu_mem::shadow::Data;
 use emu_sim::mutant::Mutation;
 use emu_sim::{Agenda, Chance, CoreId, HomeId, Key, LineAddr, LlcId, NodeRef, Phase};
 
@@ -362,7 +363,7 @@ impl World {
             if phase == Phase::Request {
                 key.tie = self.chance.tie(line.0, time, from.rank());
             }
-            self.out.push(Envelope { key, to, from, line, msg });
+            self.out.push(Envelope { key, to, from, line, msg, data: Data::default() });
         }
         if deeds.is_triggered {
             self.events.push((now, Event::Triggered(core, line)));
