@@ -15,6 +15,7 @@ use emu_mem::llc::Llc;
 use emu_mem::msg::{Envelope, LineMsg, Perm};
 use emu_mem::paths::Paths;
 use emu_mem::phys::Phys;
+use emu_mem::shadow::Data;
 use emu_observe::IpiId;
 use emu_sim::mutant::Mutation;
 use emu_sim::{Chance, CpuId, Freq, Key, LineAddr, NodeRef, Phase, SimTime};
@@ -150,7 +151,10 @@ impl Node {
                 match input {
                     Input::Msg(_, line, msg) => {
                         let line = LineAddr(line.into());
-                        core.deliver(key(phase_of(&msg)), CoreItem::Line { line, msg });
+                        core.deliver(
+                            key(phase_of(&msg)),
+                            CoreItem::Line { line, msg, data: Data::default() },
+                        );
                     }
                     Input::Op(op) => {
                         core.isa_mut(0).op = Some(op);
@@ -271,7 +275,8 @@ impl Node {
 }
 
 fn envelope(to: NodeRef, from: NodeRef, line: u8, msg: LineMsg) -> Envelope {
-    Envelope { key: Key::at(0, Phase::Grant), to, from, line: LineAddr(line.into()), msg }
+    let (key, line) = (Key::at(0, Phase::Grant), LineAddr(line.into()));
+    Envelope { key, to, from, line, msg, data: Data::default() }
 }
 
 fn plain(e: &Envelope) -> Sent {
