@@ -55,7 +55,7 @@ impl<I: Isa + Hash> Core<I> {
         for (key, item) in inbox {
             rank(key.time).hash(h);
             match item {
-                CoreItem::Line { line: l, msg } => (line(*l), msg).hash(h),
+                CoreItem::Line { line: l, msg, .. } => (line(*l), msg).hash(h),
                 other => std::mem::discriminant(other).hash(h),
             }
         }
