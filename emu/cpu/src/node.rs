@@ -614,6 +614,28 @@ impl<I: Isa> Core<I> {
         NodeRef::Core(self.hw.id).rank()
     }
 
+    /// Identity.
+    #[must_use]
+    pub fn id(&self) -> CoreId {
+        self.hw.id
+    }
+
+    /// Every line that the core holds, with its permission.
+    pub fn lines(&self) -> impl Iterator<Item = (LineAddr, emu_mem::msg::Perm)> {
+        self.hw.caches.lines()
+    }
+
+    /// Whether a message is in the inbox.
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        !self.hw.inbox.is_empty()
+    }
+
+    /// Lines that were asked for and have not come.
+    pub fn lines_under_way(&self) -> impl Iterator<Item = LineAddr> {
+        self.hw.requests.iter().map(|r| r.line)
+    }
+
     /// Interrupt messages in the inbox.
     #[must_use]
     pub fn interrupts_under_way(&self) -> u64 {

@@ -4,19 +4,19 @@
 //! figure is elapsed time over round trips over two. A class is represented by pairs that are
 //! spread evenly over all pairs of the class, chosen without chance; its value is their median.
 
-use emu_machine::{Options, Stop, Until};
+use emu_machine::{Options, Until};
 use guests_abi::block::SampleKind;
 use serde::Serialize;
 use topology::{Distance, Machine};
 
-use crate::bench::in_parallel;
+use crate::bench::{self, in_parallel};
 use crate::counters::{Counters, read_samples};
-use crate::ending::{Ending, LabError};
+use crate::ending::LabError;
+use crate::machines;
 use crate::published::{self, PublishedHandover};
 use crate::rig::{Progress, Rig};
 use crate::settings::Switches;
 use crate::stats::Stats;
-use crate::{laws, machines};
 
 /// Most pairs that represent a class.
 pub const PAIRS_MAX: usize = 12;
@@ -180,14 +180,8 @@ fn measure<R: Rig>(
     let options = Options { seed: request.seed, ..Options::default() };
     let mut rig = R::build(machine, options, request.image, &switches.bootargs())?;
     let stop = rig.run(&Until { time: request.limit, regions: false }, &mut ());
-    if stop != (Stop::Exit { code: 0 }) {
-        return Err(LabError::Ended(Box::new(Ending::of(&rig, stop))));
-    }
+    bench::passed(&rig, stop)?;
     let counters = Counters::read(&rig)?;
-    let breaches = laws::check_machine(&counters);
-    if !breaches.is_empty() {
-        return Err(LabError::Laws(breaches));
-    }
     progress.advance(1, counters.sum("instructions").unwrap_or(0));
     let iters: u64 = switches.get("iters").and_then(|text| text.parse().ok()).unwrap_or(1);
     let pairs = pairs_of(&rig, machine.clocks.tsc_khz, iters)?;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use emu_machine::{CpuCounters, Options, PointRule, Stop, Until};
+use emu_machine::{BrokenLaw, CpuCounters, Options, PointRule, Stop, Until};
 use emu_observe::{Event, IpiId, Observer, PointTable, Record, StallReport};
 use emu_sim::{CpuId, SimTime};
 use guests_abi::block::{COUNTERS_MAGIC, COUNTERS_SYMBOL, SAMPLES_MAGIC, SAMPLES_SYMBOL};
@@ -255,6 +255,10 @@ impl Rig for FakeRig {
 
     fn registers(&self, _: CpuId) -> Vec<(&'static str, u64)> {
         Vec::new()
+    }
+
+    fn check_laws(&self) -> Result<(), BrokenLaw> {
+        Ok(())
     }
 
     fn stall_report(&self) -> StallReport {

@@ -2,7 +2,7 @@
 
 use emu_cpu::isa::Isa;
 use emu_cpu::thread::RunState;
-use emu_machine::{CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
+use emu_machine::{BrokenLaw, CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
 use emu_sim::{CpuId, SimTime};
 
@@ -97,6 +97,10 @@ impl Rig for Machine {
 
     fn registers(&self, cpu: CpuId) -> Vec<(&'static str, u64)> {
         self.cpu(cpu).registers()
+    }
+
+    fn check_laws(&self) -> Result<(), BrokenLaw> {
+        Machine::check_laws(self)
     }
 
     fn stall_report(&self) -> StallReport {

@@ -1,6 +1,6 @@
 //! What the lab needs of a machine, as a trait, so that its drivers are tested without one.
 
-use emu_machine::{CpuCounters, Options, PointRule, Stop, Until};
+use emu_machine::{BrokenLaw, CpuCounters, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
 use emu_sim::{CpuId, SimTime};
 use topology::Machine;
@@ -50,6 +50,10 @@ pub trait Rig: Clone + Send + Sized {
     fn passed(&self, cpu: CpuId, point: &str) -> u64;
     /// Registers of a cpu by name, for messages.
     fn registers(&self, cpu: CpuId) -> Vec<(&'static str, u64)>;
+    /// Checks the laws of the model where the machine stands.
+    ///
+    /// Errors: the first that does not hold.
+    fn check_laws(&self) -> Result<(), BrokenLaw>;
     /// Who waits for what.
     fn stall_report(&self) -> StallReport;
 }

@@ -104,7 +104,7 @@ pub struct Report {
     pub console: String,
     /// Counters, summed over cpus.
     pub counters: Map<String, Value>,
-    /// Conservation laws that do not hold.
+    /// Laws of the model that do not hold.
     pub breaches: Vec<String>,
     /// The wake ledger, if it was asked for.
     pub ledger: Vec<LedgerLine>,
@@ -122,7 +122,7 @@ pub fn report<R: Rig>(
     let counters = Counters::read(rig)?;
     let names = counters.names().iter();
     let sums = names.map(|name| (name.clone(), Value::from(counters.sum(name).unwrap_or(0))));
-    let breaches = laws::check_machine(&counters).iter().map(ToString::to_string).collect();
+    let breaches = laws::check_machine(rig).iter().map(ToString::to_string).collect();
     Ok(Report {
         schema: "crosscall.run/1",
         version: env!("CARGO_PKG_VERSION"),

@@ -8,6 +8,7 @@ use emu_machine::{Options, Stop, Until};
 use emu_sim::SimTime;
 use serde::Serialize;
 
+use crate::bench;
 use crate::counters::Counters;
 use crate::ending::{Ending, LabError};
 use crate::image;
@@ -102,9 +103,7 @@ fn timed<R: Rig>(request: &Request, work: &Work, from_region: bool) -> Result<Ti
     let start = (request.clock)();
     let stop = rig.run(&Until { time: limit, regions: false }, &mut ());
     let seconds = (request.clock)() - start;
-    if stop != (Stop::Exit { code: 0 }) {
-        return Err(LabError::Ended(Box::new(Ending::of(&rig, stop))));
-    }
+    bench::passed(&rig, stop)?;
     let counters = Counters::read(&rig)?.since(&before);
     Ok(Timed { seconds, counters, simulated: rig.now().saturating_sub(begun) })
 }

@@ -2,7 +2,8 @@
 //!
 //! Reading order: `api` (how a run is asked for and ends), `machine` (state), `assemble` (from the
 //! topology), `load`, `fdt`, `handover`, `cpuid` (what the guest meets), `run` (the loop), `bus`
-//! and `dev`, `rules`, `stall` (who waits for what).
+//! and `dev`, `rules`, `stall` (who waits for what), `laws` (what holds at the end of
+//! every run).
 //!
 //! ```
 //! use emu_machine::{Image, Machine, Options, Stop, Until};
@@ -54,6 +55,7 @@ pub mod dev;
 mod earliest;
 pub mod fdt;
 pub mod handover;
+mod laws;
 pub mod load;
 mod machine;
 mod rules;
@@ -63,6 +65,7 @@ mod stall;
 pub use api::{Options, PointAction, PointRule, Stop, Until};
 pub use assemble::implemented_features;
 pub use emu_cpu::counters::CpuCounters;
+pub use laws::BrokenLaw;
 pub use load::Image;
 pub use machine::{BuildError, Machine, NamedLines};
 pub use rules::UnknownPoint;

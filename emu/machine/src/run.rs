@@ -39,7 +39,20 @@ const RECORD_BATCH: usize = 4096;
 impl Machine {
     /// Runs until the guest exits, a region mark (if asked for), the time limit, or the end of all
     /// activity.
+    ///
+    /// Debug builds check the conservation laws at the end of every run; others leave that to the
+    /// caller of [`Machine::check_laws`].
     pub fn run<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop {
+        let stop = self.run_to_stop(until, observer);
+        if cfg!(debug_assertions)
+            && let Err(broken) = self.check_laws()
+        {
+            panic!("{broken}");
+        }
+        stop
+    }
+
+    pub(crate) fn run_to_stop<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop {
         self.want(observer.wanted());
         let (a, b) = (self.topology.min_core_uncore(), self.topology.min_uncore_core());
         let window = self.options.window_ps.unwrap_or(u64::MAX).min(a + b).max(1);

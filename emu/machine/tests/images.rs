@@ -3,8 +3,6 @@
 
 #[path = "common/guest.rs"]
 mod guest;
-#[path = "common/laws.rs"]
-mod laws;
 
 use std::path::Path;
 
@@ -97,7 +95,7 @@ fn run(by: &guest::Toolchain, topology: &Machine, name: &str, flags: &[&str], us
     let mut reports = Reports::default();
     let until = Until { time: SimTime::from_us(us), regions: false };
     let stop = machine.run(&until, &mut reports);
-    laws::check(&machine);
+    assert_eq!(machine.check_laws(), Ok(()));
     let console = String::from_utf8(machine.console().to_vec()).expect("text");
     Run { stop, console, reports: reports.0, machine, image }
 }

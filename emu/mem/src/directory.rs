@@ -174,6 +174,15 @@ impl<P> PageTable<P> {
         self.leaves.get(page / LEAF_PAGES)?.as_ref()?[page % LEAF_PAGES].as_deref()
     }
 
+    /// Every page of lines in which something was recorded, with its first line, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LineAddr, &P)> {
+        let pages = self.leaves.iter().enumerate().flat_map(|(leaf, pages)| {
+            let pages = pages.iter().flatten().enumerate();
+            pages.map(move |(n, page)| (leaf * LEAF_PAGES + n, page))
+        });
+        pages.filter_map(|(n, page)| Some((LineAddr(64 * n as u64), page.as_deref()?)))
+    }
+
     /// The page of a line, made at the first touch.
     pub(crate) fn get_or_make(&mut self, line: LineAddr, make: impl FnOnce() -> P) -> &mut P {
         let page = line.page() as usize;

@@ -37,6 +37,7 @@ use emu_sim::{Chance, HomeId, LineAddr, LlcId, NodeRef, PhysAddr};
 use crate::directory::{
     Answer, BusyLine, Cx, IDLE, Occupant, PageTable, Sender, Slab, Want, set, snoop,
 };
+use crate::llc::Up;
 use crate::msg::{Envelope, LineMsg, Perm, SnoopKind};
 use crate::paths::Paths;
 use crate::phys::Phys;
@@ -219,6 +220,21 @@ impl Home {
             LineMsg::Grant(_) | LineMsg::Snoop { .. } | LineMsg::FlushDone => {
                 panic!("{} got {:?} from llc{from}", self.id, e.msg)
             }
+        }
+    }
+
+    /// Whether the record allows that an LLC has `up`. While a transaction of the line is under
+    /// way it allows everything: an owner may have passed its permission on.
+    #[must_use]
+    pub fn knows(&self, line: LineAddr, llc: LlcId, up: Up) -> bool {
+        let (l, sharers) = self.line_and_sharers(line);
+        let is_owner = l.owner == llc.0;
+        match up {
+            _ if l.txn != IDLE => true,
+            Up::None => true,
+            Up::Read => is_owner || !sharers.is_empty() && set::has(sharers, llc.0),
+            Up::Owned => is_owner,
+            Up::Exclusive | Up::Modified => is_owner && l.is_writable,
         }
     }
 

@@ -8,5 +8,6 @@ pub mod shadow;
 
 pub mod directory;
 pub mod home;
+pub mod laws;
 pub mod llc;
 pub mod llc_tags;

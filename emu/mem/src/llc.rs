@@ -326,6 +326,31 @@ impl Llc {
         }
     }
 
+    /// Identity.
+    #[must_use]
+    pub const fn id(&self) -> LlcId {
+        self.id
+    }
+
+    /// Whether the record allows that a core of this LLC holds `perm` on the line, or watches it.
+    #[must_use]
+    pub fn knows(&self, line: LineAddr, core: CoreId, perm: Option<Perm>, paths: &Paths) -> bool {
+        let (l, place) = (self.line(line), self.place(paths, core));
+        match perm {
+            None => l.copies() & bit(place) != 0,
+            Some(Perm::Read) => l.copies() & bit(place) != 0 && l.up != Up::None,
+            Some(_) => l.owner == place && l.up.can_write(),
+        }
+    }
+
+    /// Every line that a home has granted to this LLC, ascending, with what was granted.
+    pub fn granted_lines(&self) -> impl Iterator<Item = (LineAddr, Up)> {
+        let lines = self.pages.iter().flat_map(|(first, page)| {
+            page.iter().enumerate().map(move |(n, l)| (LineAddr(first.0 + n as u64), l.up))
+        });
+        lines.filter(|(_, up)| *up != Up::None)
+    }
+
     /// Whether no transaction is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -88,6 +88,7 @@ fn chunk(
         Stop::Exit { code: 0 } => {}
         stop => return Err(format!("the guest ended by {stop:?} at {}", machine.now())),
     }
+    machine.check_laws().map_err(|broken| broken.to_string())?;
     let records: Vec<Vec<u8>> = (0..threads)
         .map(|t| machine.read_guest(guest::records(t, iterations), guest::records_len(iterations)))
         .collect();

@@ -140,7 +140,7 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
     }
     let total = read(&rig)?;
     let since_begin = at_begin.as_ref().map(|before| total.since(before));
-    let breaches = laws::check_machine(&total).into_iter();
+    let breaches = laws::check_machine(&rig).into_iter();
     let guest_side = since_begin.as_ref().map(laws::check_guest).unwrap_or_default();
     failures.extend(breaches.chain(guest_side).map(|breach| format!("law {breach}")));
     let counted = measured.or(since_begin).unwrap_or(total);

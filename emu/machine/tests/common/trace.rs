@@ -1,9 +1,6 @@
 //! One run of the guest kernel as text: every record, then all counters and registers.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-#[path = "laws.rs"]
-mod laws;
-
 use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_observe::{Observer, Record, Wanted};
 use emu_sim::{CpuId, SimTime};
@@ -57,7 +54,7 @@ pub(crate) fn run(
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let stop = machine.run(&until, &mut lines);
     assert_eq!(stop, Stop::Exit { code: 0 }, "{}", String::from_utf8_lossy(machine.console()));
-    laws::check(&machine);
+    assert_eq!(machine.check_laws(), Ok(()));
     let is_eliding = machine.topology().cpus.len() > 1 && args.contains("idle=poll") && elides;
     let mut elided = 0;
     for cpu in (0..machine.cpus() as u32).map(CpuId) {

@@ -5,8 +5,6 @@
 
 mod idle;
 mod interrupt;
-#[path = "../common/laws.rs"]
-mod laws;
 mod reset;
 mod stall;
 mod timed;

@@ -329,7 +329,7 @@ impl Rig {
         let delays = [delay_a, delay_b].map(|cycles| self.cycles(cycles));
         let run = Run { machine, stop, log, delays };
         assert_eq!(run.word(FAULT), 0, "an exception; delays {delay_a}, {delay_b}");
-        crate::laws::check(&run.machine);
+        assert_eq!(run.machine.check_laws(), Ok(()));
         run.check_order();
         run
     }
