@@ -1,8 +1,7 @@
 //! Runs the rows of `tests/isa/x86/*.ins`: one instruction each, before and after.
 //!
-//! A row is `text | bytes | before => after  # reason`. Numbers are hexadecimal without prefix.
+//! `tests_ins` says what a row looks like. Here the words mean:
 //!
-//! - **text** is what iced's Intel formatter makes of the bytes; `BLESS=1` rewrites it.
 //! - **before** sets: general registers (`rax=1`), `xmm0=..`, `flags=..` (letters of `oszapcditn`,
 //!   `-` for none), memory (`b[20000]=..`, and `w`, `d`, `q`, `x` for 2, 4, 8 and 16 bytes), `cpl`,
 //!   `iopl`, `cr0`, `cr4`, `mxcsr`, `fsbase`, `port` (the value that devices answer), and `without`
@@ -18,7 +17,7 @@
 //! at once, and with one that makes the instruction wait and start again, which must not show.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use emu_cpu::port::{Port, Wait};
@@ -31,29 +30,12 @@ use emu_x86::flat::{FlakyPort, FlatPort, run_body};
 use emu_x86::flat_user;
 use emu_x86::state::{SegReg, Segment, State};
 use emu_x86::{CpuConfig, CpuIdentity, X86Cpu};
-use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+use tests_ins::{FLAGS, GPR, Reader, Row, disassemble, flag_bits, memory, number};
 
 const CODE: u64 = 0x1000;
 const STACK: u64 = 0x28100;
 const MEMORY_BYTES: usize = 0x40000;
 const REPEATS_MAX: u32 = 10_000;
-
-const GPR: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
-    "r14", "r15",
-];
-const FLAGS: [(char, u64); 10] = [
-    ('o', 1 << 11),
-    ('s', 1 << 7),
-    ('z', 1 << 6),
-    ('a', 1 << 4),
-    ('p', 1 << 2),
-    ('c', 1 << 0),
-    ('d', 1 << 10),
-    ('i', 1 << 9),
-    ('t', 1 << 8),
-    ('n', 1 << 14),
-];
 
 /// A machine before or after a row.
 #[derive(Clone)]
@@ -118,40 +100,6 @@ impl Mode {
     }
 }
 
-struct Row<'a> {
-    text: &'a str,
-    bytes: Vec<u8>,
-    bytes_text: &'a str,
-    before: &'a str,
-    after: &'a str,
-    reason: &'a str,
-}
-
-fn parse(line: &str) -> Result<Row<'_>, String> {
-    let (row, reason) = line.split_once('#').map_or((line, ""), |(row, reason)| (row, reason));
-    let mut columns = row.splitn(3, '|').map(str::trim);
-    let mut column = |name: &str| columns.next().ok_or(format!("no column {name}"));
-    let (text, bytes_text, effect) = (column("text")?, column("bytes")?, column("effect")?);
-    let (before, after) = effect.split_once("=>").ok_or("no =>")?;
-    let bytes: Result<Vec<u8>, _> =
-        bytes_text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16)).collect();
-    let bytes = bytes.map_err(|e| format!("bytes: {e}"))?;
-    let (before, after, reason) = (before.trim(), after.trim(), reason.trim());
-    Ok(Row { text, bytes, bytes_text, before, after, reason })
-}
-
-fn number(text: &str) -> Result<u128, String> {
-    u128::from_str_radix(text, 16).map_err(|e| format!("{text}: {e}"))
-}
-
-fn flag_bits(letters: &str) -> Result<u64, String> {
-    let bit = |letter| {
-        let known = FLAGS.iter().find(|row| row.0 == letter);
-        known.map(|row| row.1).ok_or(format!("no flag {letter}"))
-    };
-    letters.chars().filter(|c| *c != '-').try_fold(0, |all, c| Ok(all | bit(c)?))
-}
-
 /// The cpu of a mode, at `CODE`.
 fn world(mode: u8) -> World {
     let config = CpuConfig {
@@ -199,16 +147,7 @@ impl World {
         } else if let Some(n) = name.strip_prefix("xmm") {
             let n: usize = n.parse().map_err(|e| format!("{name}: {e}"))?;
             state.fp.xmm[n] = number(value)?;
-        } else if let Some((size, at)) = name.split_once('[') {
-            let at = number(at.trim_end_matches(']'))? as u64;
-            let size = match size {
-                "b" => 1,
-                "w" => 2,
-                "d" => 4,
-                "q" => 8,
-                "x" => 16,
-                _ => return Err(format!("{word}: size {size}")),
-            };
+        } else if let Some((at, size)) = memory(name) {
             self.port.put(at, &number(value)?.to_le_bytes()[..size]);
         } else {
             self.set_special(name, value)?;
@@ -397,70 +336,32 @@ fn check(row: &Row<'_>, mode: Mode) -> Result<(), String> {
     Ok(())
 }
 
-/// What iced's formatter makes of the bytes.
-fn disassemble(bytes: &[u8], mode: Mode) -> String {
-    let mut formatter = IntelFormatter::new();
-    let options = formatter.options_mut();
-    options.set_hex_prefix("0x");
-    options.set_hex_suffix("");
-    options.set_uppercase_hex(false);
-    options.set_space_after_operand_separator(true);
-    options.set_rip_relative_addresses(true);
-    options.set_branch_leading_zeros(false);
-    let bits = u32::from(mode.bits());
-    let mut decoder = Decoder::with_ip(bits, bytes, mode.code(), DecoderOptions::NONE);
-    let mut text = String::new();
-    formatter.format(&decoder.decode(), &mut text);
-    text
+/// The mode that the last line `mode` asked for.
+struct Rows(Mode);
+
+impl Reader for Rows {
+    const HEADS: &'static [&'static str] = &["mode"];
+
+    fn start(&mut self) {
+        self.0 = Mode::Bits(64);
+    }
+
+    fn head(&mut self, _mode: &str, value: &str) -> Result<(), String> {
+        self.0 = Mode::parse(value);
+        Ok(())
+    }
+
+    fn text(&self, row: &Row<'_>) -> String {
+        disassemble(&row.bytes, self.0.bits(), self.0.code())
+    }
+
+    fn check(&mut self, row: &Row<'_>) -> Result<(), String> {
+        check(row, self.0)
+    }
 }
 
 #[test]
 fn rows_hold() {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/isa/x86"));
-    let mut files: Vec<_> =
-        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|ext| ext == "ins"));
-    files.sort();
-    let is_blessing = std::env::var_os("BLESS").is_some();
-    let (mut failures, mut rows) = (Vec::new(), 0);
-    for path in files {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let content = std::fs::read_to_string(&path).unwrap();
-        let mut blessed = String::new();
-        let mut mode = Mode::Bits(64);
-        for (i, line) in content.lines().enumerate() {
-            let line = line.trim_end();
-            let mut new_line = line.to_owned();
-            if let Some(text) = line.strip_prefix("mode ") {
-                mode = Mode::parse(text.trim());
-            } else if !line.is_empty() && !line.starts_with('#') {
-                rows += 1;
-                let result = parse(line).and_then(|row| {
-                    let text = disassemble(&row.bytes, mode);
-                    new_line = format_row(&row, &text);
-                    if !is_blessing && text != row.text {
-                        return Err(format!("the text should be `{text}`"));
-                    }
-                    check(&row, mode)
-                });
-                if let Err(error) = result {
-                    failures.push(format!("{name}:{}: {line}\n    {error}", i + 1));
-                }
-            }
-            blessed.push_str(&new_line);
-            blessed.push('\n');
-        }
-        if is_blessing && blessed != content {
-            std::fs::write(&path, blessed).unwrap();
-        }
-    }
-    assert!(rows > 0, "no rows in {}", folder.display());
-    assert!(failures.is_empty(), "{} of {rows} rows:\n{}", failures.len(), failures.join("\n"));
-}
-
-fn format_row(row: &Row<'_>, text: &str) -> String {
-    let before = if row.before.is_empty() { "" } else { " " };
-    let reason = if row.reason.is_empty() { String::new() } else { format!("  # {}", row.reason) };
-    let (bytes, after) = (row.bytes_text, row.after);
-    format!("{text} | {bytes} |{before}{} => {after}{reason}", row.before)
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/isa/x86");
+    Rows(Mode::Bits(64)).check_folder(&folder);
 }

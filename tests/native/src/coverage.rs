@@ -15,7 +15,7 @@ pub fn rows_by_form(files: &[String]) -> BTreeMap<Code, u64> {
         let mut bits = 64;
         for line in content.lines().map(str::trim) {
             if let Some(mode) = line.strip_prefix("mode ") {
-                bits = if mode == "user" { 64 } else { mode.parse().unwrap_or(0) };
+                bits = if matches!(mode, "user" | "57") { 64 } else { mode.parse().unwrap_or(0) };
             } else if !line.starts_with('#')
                 && bits == 64
                 && let Some(bytes) = line.split('|').nth(1)
@@ -40,7 +40,7 @@ checks that it is current. A form is an encoding with its kinds of operands, in 
 
 - **host**: `tests/native` runs the form on the host's processor and on the emulator, with random
   operands and state, and compares. Where a process cannot run it, the reason stands here.
-- **rows**: rows of `tests/isa/x86/*.ins` with the form.
+- **rows**: rows of `tests/isa/x86/*.ins` and `tests/isa/x86/system/*.ins` with the form.
 - Forms with neither are tested by `emu/x86/tests/system` at most.
 - Not made: meanings that only AMD's processors give bytes (16-bit branches), that other
   instructions have taken over, and operands of features that are not implemented (bounds, tiles,

@@ -4,27 +4,10 @@ use std::fmt::Write as _;
 
 use emu_x86::flat_user::{CODE, FS_BASE, GS_BASE, STACK};
 use emu_x86::state::gpr::RSP;
-use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+use tests_ins::{GPR, Row, disassemble, flag_bits, letters, number};
 
 use crate::case::{CLEAR_FLAGS, Case, End, FCW, MXCSR, Outcome, SETTABLE_FLAGS};
 
-const NAMES: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
-    "r14", "r15",
-];
-/// Letters of flags, as the rows have them.
-const FLAGS: [(char, u64); 10] = [
-    ('o', 1 << 11),
-    ('s', 1 << 7),
-    ('z', 1 << 6),
-    ('a', 1 << 4),
-    ('p', 1 << 2),
-    ('c', 1 << 0),
-    ('d', 1 << 10),
-    ('i', 1 << 9),
-    ('t', 1 << 8),
-    ('n', 1 << 14),
-];
 const FAULTS: [(u8, &str); 9] = [
     (0, "de"),
     (5, "br"),
@@ -43,7 +26,7 @@ pub fn row(case: &Case, host: &Outcome) -> String {
     let bytes: Vec<String> = case.code.iter().map(|byte| format!("{byte:02x}")).collect();
     let (before, after) = (before(case), after(case, host));
     let before = if before.is_empty() { String::new() } else { format!(" {before}") };
-    format!("{} | {} |{before} => {after}", text(&case.code), bytes.join(" "))
+    format!("{} | {} |{before} => {after}", disassemble(&case.code, 64, CODE), bytes.join(" "))
 }
 
 /// The case of a row under `mode user`: what stands before `=>`.
@@ -51,17 +34,11 @@ pub fn row(case: &Case, host: &Outcome) -> String {
 /// # Errors
 /// A word that is none, as text.
 pub fn parse(line: &str) -> Result<Case, String> {
-    let row = line.split('#').next().unwrap_or("");
-    let mut columns = row.splitn(3, '|').skip(1);
-    let (Some(bytes), Some(effect)) = (columns.next(), columns.next()) else {
-        return Err("not three columns".to_owned());
-    };
-    let bytes = bytes.split_whitespace().map(|byte| u8::from_str_radix(byte, 16));
-    let code: Result<Vec<u8>, _> = bytes.collect();
-    let mut case = Case::new(code.map_err(|e| e.to_string())?);
+    let row = Row::parse(line)?;
+    let mut case = Case::new(row.bytes);
     // Rows say nothing of segments, so all may move them.
     case.moves_segments = true;
-    for word in effect.split("=>").next().unwrap_or("").split_whitespace() {
+    for word in row.before.split_whitespace() {
         set(&mut case, word).ok_or_else(|| word.to_owned())?;
     }
     Ok(case)
@@ -69,22 +46,16 @@ pub fn parse(line: &str) -> Result<Case, String> {
 
 fn set(case: &mut Case, word: &str) -> Option<()> {
     let (name, value) = word.split_once('=')?;
-    let number = |text| u128::from_str_radix(text, 16).ok();
-    if let Some(n) = NAMES.iter().position(|register| *register == name) {
+    let number = |text| number(text).ok();
+    if let Some(n) = GPR.iter().position(|register| *register == name) {
         case.gpr[n] = number(value)? as u64;
     } else if let Some(n) = name.strip_prefix("xmm") {
         *case.xmm.get_mut(n.parse::<usize>().ok()?)? = number(value)?;
-    } else if let Some((size, at)) = name.split_once('[') {
-        let len = 1 << ["b", "w", "d", "q", "x"].iter().position(|known| *known == size)?;
-        let at = number(at.trim_end_matches(']'))? as u64;
+    } else if let Some((at, len)) = tests_ins::memory(name) {
         case.memory.push((at, number(value)?.to_le_bytes()[..len].to_vec()));
     } else {
         match name {
-            "flags" => {
-                let bits = value.chars().map(|letter| FLAGS.iter().find(|row| row.0 == letter));
-                let bits = bits.flatten().fold(0, |all, row| all | row.1);
-                case.flags = bits & SETTABLE_FLAGS;
-            }
+            "flags" => case.flags = flag_bits(value).ok()? & SETTABLE_FLAGS,
             "mxcsr" => case.mxcsr = number(value)? as u32,
             "fcw" => case.fcw = number(value)? as u16,
             "fsw" => case.fsw = number(value)? as u16,
@@ -95,31 +66,9 @@ fn set(case: &mut Case, word: &str) -> Option<()> {
     Some(())
 }
 
-/// What iced's formatter makes of bytes, as `rows_hold` wants it.
-#[must_use]
-pub fn text(code: &[u8]) -> String {
-    let mut formatter = IntelFormatter::new();
-    let options = formatter.options_mut();
-    options.set_hex_prefix("0x");
-    options.set_hex_suffix("");
-    options.set_uppercase_hex(false);
-    options.set_space_after_operand_separator(true);
-    options.set_rip_relative_addresses(true);
-    options.set_branch_leading_zeros(false);
-    let mut text = String::new();
-    let mut decoder = Decoder::with_ip(64, code, CODE, DecoderOptions::NONE);
-    formatter.format(&decoder.decode(), &mut text);
-    text
-}
-
-fn letters(rflags: u64) -> String {
-    let set: String = FLAGS.iter().filter(|row| rflags & row.1 != 0).map(|row| row.0).collect();
-    if set.is_empty() { "-".to_owned() } else { set }
-}
-
 fn before(case: &Case) -> String {
     let mut words = Vec::new();
-    for (n, name) in NAMES.iter().enumerate() {
+    for (n, name) in GPR.iter().enumerate() {
         if case.gpr[n] != if n == RSP { STACK } else { 0 } {
             words.push(format!("{name}={:x}", case.gpr[n]));
         }
@@ -177,7 +126,7 @@ fn after(case: &Case, host: &Outcome) -> String {
         }
         End::Stuck | End::Lost => words.push("end=none".to_owned()),
     }
-    for (n, name) in NAMES.iter().enumerate() {
+    for (n, name) in GPR.iter().enumerate() {
         if case.gpr[n] != host.gpr[n] {
             words.push(format!("{name}={:x}", host.gpr[n]));
         }

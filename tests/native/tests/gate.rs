@@ -33,12 +33,7 @@ fn pair() -> Option<Pair> {
 
 /// Files with rows, by name.
 fn row_files() -> Vec<(String, String)> {
-    let folder = root().join("tests/isa/x86");
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths: Vec<_> = paths.filter(|path| path.extension() == Some("ins".as_ref())).collect();
-    paths.sort();
-    let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-    paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
+    tests_ins::files(&root().join("tests/isa/x86"))
 }
 
 #[test]
@@ -91,7 +86,8 @@ fn kept_rows_agree_with_the_host() {
 
 #[test]
 fn the_tables_of_forms_are_current() {
-    let files: Vec<String> = row_files().into_iter().map(|file| file.1).collect();
+    let system = tests_ins::files(&root().join("tests/isa/x86/system"));
+    let files: Vec<String> = row_files().into_iter().chain(system).map(|file| file.1).collect();
     let (forms, rows) = (forms::all(), coverage::rows_by_form(&files));
     check_document("docs/instructions.md", |_| coverage::document(&forms, &rows));
     check_document("docs/fidelity.md", |found| {

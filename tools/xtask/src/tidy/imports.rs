@@ -48,12 +48,16 @@ const TABLE: &[Row] = &[
     row("tools_xtask",  &["guests_abi", "topology", "emu_machine", "emu_lab"], &["sha2"]),
     row("tests_litmus", &["emu_sim", "emu_machine", "topology", "guests_abi"],
                         &["iced-x86", "serde_json"]),
-    row("tests_native", &["emu_x86"], &["iced-x86", "libc"]),
+    row("tests_ins",    &[], &["iced-x86"]),
+    row("tests_native", &["emu_x86", "tests_ins"], &["iced-x86", "libc"]),
     row("tests_runner", &["emu_sim", "emu_observe", "emu_mem", "emu_cpu", "emu_x86", "emu_arm64",
                           "emu_machine", "emu_lab", "topology", "guests_abi", "guests_sched",
                           "tools_xtask"],
                         &["libtest-mimic", "serde_json", "similar", "toml"]),
 ];
+
+/// Packages of this repository that any crate may name under `[dev-dependencies]`.
+const OWN_FOR_TESTS: &[&str] = &["tests_ins"];
 
 /// Packages of the registry that any crate may name under `[dev-dependencies]`.
 const FOR_TESTS: &[&str] =
@@ -99,7 +103,7 @@ fn manifest(file: &File, architecture: &str, found: &mut Findings) {
         found.add(Rule::Style, file, 0, "no lints; add `[lints]` with `workspace = true`");
     }
     for Entry { line, name, is_dev } in entries(file.text()) {
-        if row.own.contains(&name) {
+        if row.own.contains(&name) || is_dev && OWN_FOR_TESTS.contains(&name) {
             continue;
         }
         if TABLE.iter().any(|other| other.package == name) {
