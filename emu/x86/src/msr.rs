@@ -1,14 +1,16 @@
 //! Model-specific registers: what RDMSR and WRMSR reach.
 //!
-//! Modelled: the table below. MTRRs, microcode revision, machine-check capability and speculation
-//! controls hold or give values and do nothing. An unknown number is #GP(0) and reported once per
-//! address, like an instruction that is not implemented: opcode, then the number.
+//! Modelled: the table below. MTRRs (which refuse reserved bits), microcode revision, machine-check
+//! capability and speculation controls hold or give values and do nothing. An unknown number is
+//! #GP(0) and reported once per address, like an instruction that is not implemented: opcode, then
+//! the number.
 //!
 //! Source: [SDM-4] "Architectural MSRs"; [APM-2] "MSR Cross-Reference".
 
 use emu_cpu::port::{Fence, Port};
 
 use crate::apic::LocalApic;
+use crate::cpu::X86Cpu;
 use crate::ctx::{Ctx, Exception, Exec, Trap};
 use crate::defs::{Features, Vendor, cr0, efer, msr};
 use crate::state::{SegReg, gpr};
@@ -55,6 +57,36 @@ impl MsrFile {
             }
             msr::MTRR_DEF_TYPE => Some(&mut self.mtrr_default),
             _ => None,
+        }
+    }
+}
+
+impl X86Cpu {
+    /// Bits of the byte of a fixed range that give its type.
+    ///
+    /// Source: [APM-2] "Extended Fixed-Range MTRR Type-Field Encodings": with SYSCFG bit 19, two
+    /// bits of the byte say whether reads and writes go to memory.
+    fn mtrr_types(&self) -> u8 {
+        let is_extended = self.config.vendor == Vendor::Amd && self.msrs.amd_syscfg >> 19 & 1 != 0;
+        if is_extended { 0xe7 } else { 0xff }
+    }
+}
+
+/// Bits of an MTRR that must be 0, those of a reserved type among them.
+///
+/// Source: [SDM-3] "Memory Type Range Registers", the figures of each register. Status: spec.
+fn mtrr_reserved(number: u32, fixed_types: u8, width: u32, value: u64) -> u64 {
+    let of_type = |byte: u8| if matches!(byte, 0 | 1 | 4..=6) { 0 } else { u64::from(byte) };
+    let beyond = u64::MAX << width;
+    match number {
+        msr::MTRR_DEF_TYPE => !0xcff | of_type(value as u8),
+        msr::MTRR_PHYS_FIRST..=msr::MTRR_PHYS_LAST if number & 1 == 0 => {
+            beyond | 0xf00 | of_type(value as u8)
+        }
+        msr::MTRR_PHYS_FIRST..=msr::MTRR_PHYS_LAST => beyond | 0x7ff,
+        _ => {
+            let bytes = value.to_le_bytes().map(|byte| of_type(byte & fixed_types) as u8);
+            u64::from_le_bytes(bytes)
         }
     }
 }
@@ -191,10 +223,16 @@ impl<P: Port> Ctx<'_, P> {
             msr::TSC_AUX | msr::PAT | msr::UMWAIT_CONTROL | msr::SPEC_CTRL | msr::PRED_CMD => {
                 return Err(GP.into());
             }
-            _ => match cpu.msrs.mtrr(number) {
-                Some(slot) => *slot = value,
-                None => return Ok(false),
-            },
+            _ => {
+                let (types, width) = (cpu.mtrr_types(), cpu.config.phys_addr_bits);
+                match cpu.msrs.mtrr(number) {
+                    Some(_) if value & mtrr_reserved(number, types, width, value) != 0 => {
+                        return Err(GP.into());
+                    }
+                    Some(slot) => *slot = value,
+                    None => return Ok(false),
+                }
+            }
         }
         Ok(true)
     }
