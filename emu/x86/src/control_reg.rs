@@ -1,6 +1,7 @@
 //! Control and debug registers, and the mode changes that CR0 and CR4 make.
 //!
-//! Modelled: reserved bits by feature, the order that long mode demands, flushes of the TLB, CR8.
+//! Modelled: reserved bits by feature, the order that long mode demands, flushes of the TLB, CR8,
+//! general detect.
 //! Not modelled: debug registers compare nothing; CR0.CD does not switch caches off; VME, PVI, and
 //! the PDPTE checks of a CR3 load in PAE mode (entries are checked by each walk).
 //!
@@ -34,6 +35,9 @@ const CR3_NO_FLUSH: u64 = 1 << 63;
 /// DR6 and DR7 bits that always read 1.
 const DR6_ONES: u64 = 0xffff_0ff0;
 const DR7_ONES: u64 = 0x400;
+/// DR7 bit that makes each MOV of a debug register a #DB, and the DR6 bit that tells.
+pub(crate) const DR7_GD: u64 = 1 << 13;
+pub(crate) const DR6_BD: u64 = 1 << 13;
 
 impl X86Cpu {
     /// CR4 bits that may be set.
@@ -213,7 +217,7 @@ impl<P: Port> Ctx<'_, P> {
     /// MOV from DR `n`.
     ///
     /// # Errors
-    /// #UD for DR4 and DR5 with CR4.DE, #GP(0) above CPL 0.
+    /// #UD for DR4 and DR5 with CR4.DE, #GP(0) above CPL 0, #DB with DR7.GD.
     pub(crate) fn read_dr(&self, n: usize) -> Exec<u64> {
         let n = self.debug_register(n)?;
         Ok(self.cpu.state.dr[n])
@@ -246,6 +250,10 @@ impl<P: Port> Ctx<'_, P> {
             _ => n,
         };
         self.require_cpl0()?;
+        // "General-Detect Exception Condition": what privilege lets pass, DR7.GD catches.
+        if self.cpu.state.dr[7] & DR7_GD != 0 {
+            return Err(Exception::db().into());
+        }
         Ok(n)
     }
 }

@@ -21,6 +21,7 @@ use emu_sim::{ApicId, Freq, PhysAddr, SimTime};
 
 use crate::apic::{LocalApic, LocalApicConfig};
 use crate::code::{CodeCache, Entry, Recent};
+use crate::control_reg::DR6_BD;
 use crate::ctx::{Ctx, Exception, Exec, Trap};
 use crate::decode::{self, Block, INSTRUCTION_BYTES_MAX, Mode};
 use crate::defs::{Features, Vendor, cr0, efer, rflags, rights, vector};
@@ -180,6 +181,10 @@ pub struct X86Cpu {
     pub is_64: bool,
     /// Steps for which interrupts stay inhibited (STI, MOV SS): counted down at each end.
     pub(crate) shadow: u8,
+    /// The shadow is that of MOV SS, which holds debug traps back too.
+    pub(crate) holds_traps: bool,
+    /// The running instruction enters a handler or a system call with TF clear: no trap follows.
+    pub(crate) drops_trap: bool,
     /// Idle state to enter when the instruction ends.
     pub(crate) sleep_after: Option<WaitRequest>,
     /// Whether there may be something to do besides the next instruction.
@@ -223,6 +228,8 @@ impl X86Cpu {
             cpl: 0,
             is_64: false,
             shadow: 0,
+            holds_traps: false,
+            drops_trap: false,
             sleep_after: None,
             attention: false,
             tlb: Tlb::new(config.tlb),
@@ -384,9 +391,14 @@ impl X86Cpu {
             || self.apic.pending().is_some();
     }
 
-    /// Inhibits interrupts until the instruction after the running one has ended.
-    pub(crate) fn inhibit_interrupts(&mut self) {
+    /// Inhibits interrupts until the instruction after the running one has ended; with `traps`,
+    /// debug traps too.
+    ///
+    /// Source: [SDM-3] "Masking Exceptions and Interrupts When Switching Stacks"; [SDM-2] "STI"
+    /// names interrupts only. Status: spec.
+    pub(crate) fn inhibit_interrupts(&mut self, traps: bool) {
         self.shadow = 2;
+        self.holds_traps = traps;
         self.attention = true;
     }
 
@@ -416,6 +428,7 @@ impl X86Cpu {
         let signature = self.cpuid_row(1, 0)[0];
         self.state.gpr[gpr::RDX] = u64::from(signature);
         self.shadow = 0;
+        self.holds_traps = false;
         self.nmi_pending = false;
         self.nmi_blocked = false;
         self.is_shut_down = false;
@@ -554,6 +567,9 @@ impl X86Cpu {
 
     fn note_exception(&mut self, exception: Exception) {
         self.note_fault_address(exception);
+        if exception.vector == vector::DB {
+            self.state.dr[6] |= DR6_BD;
+        }
         self.begun = Begun::Event(Event::Exception(exception));
         self.attention = true;
     }
@@ -596,9 +612,9 @@ impl X86Cpu {
     #[inline(never)]
     fn end_unusual(&mut self, had_tf: bool) {
         self.shadow = self.shadow.saturating_sub(1);
-        // A trap follows each instruction that began with TF set, but not MOV SS, nor one that
-        // enters a handler, which clears TF.
-        if had_tf && self.shadow == 0 && self.state.rflags & rflags::TF != 0 {
+        self.holds_traps &= self.shadow != 0;
+        // A trap follows each instruction that began with TF set, also one that clears it.
+        if had_tf && !self.holds_traps && !self.drops_trap {
             self.debug_pending = true;
             self.state.dr[6] |= 1 << 14;
         }
@@ -868,6 +884,7 @@ impl Isa for X86Cpu {
             return result;
         }
         let had_tf = self.state.rflags & rflags::TF != 0;
+        self.drops_trap = false;
         let (next, len) = match self.run_instruction(unit, port) {
             Ok(done) => done,
             Err(Trap::Wait) => return Err(Wait),
@@ -988,7 +1005,7 @@ impl Isa for X86Cpu {
 }
 
 impl X86Cpu {
-    fn latches(&self) -> (u8, u8, Option<u8>, [bool; 6]) {
+    fn latches(&self) -> (u8, u8, Option<u8>, [bool; 7]) {
         let flags = [
             self.nmi_pending,
             self.nmi_blocked,
@@ -996,6 +1013,7 @@ impl X86Cpu {
             self.awaits_startup,
             self.is_shut_down,
             self.debug_pending,
+            self.holds_traps,
         ];
         (self.cpl, self.shadow, self.startup, flags)
     }

@@ -65,6 +65,12 @@ impl Exception {
         Self::plain(vector::DE)
     }
 
+    /// #DB as a fault, of a debug register that is guarded.
+    #[must_use]
+    pub const fn db() -> Self {
+        Self::plain(vector::DB)
+    }
+
     /// #BR, bound range exceeded.
     #[must_use]
     pub const fn br() -> Self {

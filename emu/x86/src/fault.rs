@@ -11,6 +11,7 @@
 
 use emu_cpu::port::{Note, Port};
 
+use crate::control_reg::DR7_GD;
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::defs::{rflags, rights, vector};
 use crate::segment::{Descriptor, Raise, code_of, null_stack};
@@ -186,10 +187,14 @@ impl<P: Port> Ctx<'_, P> {
         let stack = self.handler_stack(gate, new_cpl, ext)?;
         let mut cs = code.segment(gate.selector);
         cs.selector = gate.selector & !3 | u16::from(new_cpl);
-        self.check_target(cs, gate.offset)?;
+        self.check_target(cs, gate.offset, ext)?;
         let frame = self.frame(delivery, stack);
-        let rsp = self.push_frame(gate.width, stack, new_cpl, frame)?;
+        let rsp = self.push_frame(gate.width, stack, new_cpl, ext, frame)?;
         self.commit_delivery(gate, cs, Stack { rsp, ..stack }, new_cpl);
+        // "the processor clears the GD flag upon entering to the debug exception handler".
+        if delivery.vector == vector::DB && delivery.source == Source::Hardware {
+            self.cpu.state.dr[7] &= !DR7_GD;
+        }
         Ok(())
     }
 
@@ -317,7 +322,17 @@ impl<P: Port> Ctx<'_, P> {
     }
 
     /// Writes the frame with the rights of the handler; gives the stack pointer below it.
-    fn push_frame(&mut self, width: u8, stack: Stack, new_cpl: u8, frame: Frame) -> Exec<u64> {
+    ///
+    /// Source: [SDM-2] "INT n", the pseudocode: a new stack without room is #SS of its selector,
+    /// the old one #SS(EXT).
+    fn push_frame(
+        &mut self,
+        width: u8,
+        stack: Stack,
+        new_cpl: u8,
+        ext: u32,
+        frame: Frame,
+    ) -> Exec<u64> {
         let access = if new_cpl == 3 { Access::WriteUser } else { Access::WriteSup };
         let size = u64::from(width);
         let is_long = self.cpu.is_long();
@@ -333,7 +348,9 @@ impl<P: Port> Ctx<'_, P> {
             let limit = u64::from(stack.ss.limit);
             let is_inside = if is_down { lowest > limit } else { last <= limit };
             if !is_inside {
-                return Err(Exception::ss(0).into());
+                let is_new = new_cpl < self.cpu.cpl;
+                let selector = if is_new { code_of(stack.ss.selector) } else { 0 };
+                return Err(Exception::ss(selector | ext).into());
             }
         }
         let base = if is_long { 0 } else { stack.ss.base };
@@ -356,6 +373,8 @@ impl<P: Port> Ctx<'_, P> {
         state.seg[SegReg::Cs as usize] = cs;
         state.seg[SegReg::Ss as usize] = stack.ss;
         state.rip = gate.offset;
+        self.cpu.drops_trap = true;
+        let state = &mut self.cpu.state;
         state.rflags &= !(rflags::TF | rflags::NT | rflags::VM | rflags::RF);
         if gate.clears_if && state.rflags & rflags::IF != 0 {
             state.rflags &= !rflags::IF;
@@ -396,6 +415,7 @@ impl<P: Port> Ctx<'_, P> {
             self.port.note(Note::InterruptFlag(false));
         }
         state.rflags &= !(rflags::IF | rflags::TF | rflags::AC | rflags::RF);
+        self.cpu.drops_trap = true;
         self.cpu.update_mode();
         Ok(())
     }

@@ -268,12 +268,12 @@ impl<P: Port> Ctx<'_, P> {
     /// Checks that an instruction pointer lies in a code segment.
     ///
     /// # Errors
-    /// #GP(0).
-    pub(crate) fn check_target(&self, code: Segment, rip: u64) -> Exec<()> {
+    /// #GP with `ext`.
+    pub(crate) fn check_target(&self, code: Segment, rip: u64, ext: u32) -> Exec<()> {
         let is_64 = self.cpu.is_long() && code.rights & rights::L != 0;
         let is_inside =
             if is_64 { self.cpu.is_canonical(rip) } else { rip <= u64::from(code.limit) };
-        if is_inside { Ok(()) } else { Err(Exception::gp(0).into()) }
+        if is_inside { Ok(()) } else { Err(Exception::gp(ext).into()) }
     }
 
     /// Reads the stack pointer of a privilege level from the TSS, with the SS of a 32-bit TSS.

@@ -100,7 +100,7 @@ fn code_segment<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16) -> Exec<Segment> {
 fn far_jump<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let (selector, offset) = target(ctx, op)?;
     let code = code_segment(ctx, selector)?;
-    ctx.check_target(code, offset)?;
+    ctx.check_target(code, offset, 0)?;
     ctx.cpu.state.seg[SegReg::Cs as usize] = code;
     ctx.cpu.update_mode();
     Ok(Next::Jump(offset))
@@ -113,7 +113,7 @@ fn far_call<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let rsp = ctx.cpu.state.gpr[gpr::RSP];
     let low = rsp.wrapping_sub(2 * size);
     ctx.probe_write(SegReg::Ss, low & ctx.cpu.stack_mask(), 2 * u32::from(op.size))?;
-    ctx.check_target(code, offset)?;
+    ctx.check_target(code, offset, 0)?;
     let back = op.next_ip(ctx.cpu.state.rip);
     let old = ctx.cpu.segment(SegReg::Cs).selector;
     ctx.stack_write(rsp.wrapping_sub(size), op.size, u64::from(old))?;
@@ -215,7 +215,7 @@ fn far_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let above = rsp.wrapping_add(2 * size + released);
     if !ctx.cpu.is_protected() {
         let code = code_segment(ctx, selector)?;
-        ctx.check_target(code, rip)?;
+        ctx.check_target(code, rip, 0)?;
         ctx.cpu.state.seg[SegReg::Cs as usize] = code;
         ctx.cpu.set_rsp(above);
         ctx.cpu.update_mode();
@@ -230,7 +230,7 @@ fn far_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     } else {
         None
     };
-    ctx.check_target(code, rip)?;
+    ctx.check_target(code, rip, 0)?;
     commit_return(ctx, Return { code, cpl, stack }, above);
     Ok(Next::Jump(rip))
 }
@@ -250,7 +250,7 @@ fn interrupt_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let above = rsp.wrapping_add(3 * size);
     if !ctx.cpu.is_protected() {
         let code = code_segment(ctx, selector)?;
-        ctx.check_target(code, rip)?;
+        ctx.check_target(code, rip, 0)?;
         ctx.cpu.state.seg[SegReg::Cs as usize] = code;
         ctx.cpu.set_rsp(above);
         ctx.cpu.update_mode();
@@ -271,7 +271,7 @@ fn interrupt_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
         None
     };
     let old_cpl = ctx.cpu.cpl;
-    ctx.check_target(code, rip)?;
+    ctx.check_target(code, rip, 0)?;
     commit_return(ctx, Return { code, cpl, stack }, above);
     finish_iret(ctx, flags, op.size, old_cpl);
     Ok(Next::Jump(rip))
@@ -336,6 +336,7 @@ fn syscall<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     ctx.cpu.state.gpr[gpr::R11] = old & !rflags::RF;
     let mask = ctx.cpu.state.fmask;
     set_flags(ctx, old & !mask);
+    ctx.cpu.drops_trap = ctx.cpu.state.rflags & rflags::TF == 0;
     set_flat(ctx, (selector, CODE_64), selector.wrapping_add(8), 0);
     Ok(Next::Jump(target))
 }

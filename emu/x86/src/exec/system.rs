@@ -134,7 +134,7 @@ pub(super) fn seg_load<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, what: SegLoad) ->
     if seg == SegReg::Ss {
         // "Loading the SS register … inhibits all interrupts until after the execution of the
         // next instruction".
-        ctx.cpu.inhibit_interrupts();
+        ctx.cpu.inhibit_interrupts(true);
     }
     Ok(Next::Seq)
 }
@@ -181,7 +181,7 @@ fn set_interrupt_flag<P: Port>(ctx: &mut Ctx<'_, P>, on: bool) -> Exec<()> {
     }
     cpu.state.rflags ^= rflags::IF;
     if on {
-        cpu.inhibit_interrupts();
+        cpu.inhibit_interrupts(false);
     }
     ctx.port.note(Note::InterruptFlag(on));
     Ok(())
