@@ -3,7 +3,7 @@
 use emu_cpu::isa::{Flow, Isa, Received};
 use emu_cpu::wait::{Signal, WaitReason};
 use emu_sim::{ApicId, SimTime};
-use emu_x86::defs::{Vendor, cr0, cr4, efer, msr, rflags, vector};
+use emu_x86::defs::{Vendor, cr0, cr4, efer, msr, rflags};
 use emu_x86::state::{SegReg, gpr};
 use emu_x86::{CpuIdentity, X86Cpu};
 use iced_x86::IcedError;
@@ -160,41 +160,4 @@ fn real_mode_interrupts_use_the_vector_table() {
     assert_eq!(world.cpu.state.gpr[gpr::RAX] & rflags::IF, 0, "the handler ran masked");
     assert_ne!(world.cpu.state.rflags & rflags::IF, 0);
     assert_eq!(world.cpu.state.gpr[gpr::RSP], 0x7000);
-}
-
-#[test]
-fn a_32_bit_kernel_takes_faults_with_and_without_stack_switch() {
-    for user in [false, true] {
-        let mut world = World::long(&[0x0f, 0x0b]);
-        world.port.put(crate::world::USER_CODE, &[0x0f, 0x0b]);
-        world.set_descriptor(CS32, descriptor(0, 0xf_ffff, 0xc09b));
-        // 32-bit IDT gate of #UD, 32-bit TSS.
-        let handler = 0x40000 + 16 * u64::from(vector::UD);
-        let gate = handler & 0xffff | u64::from(CS32) << 16 | 0x8e00 << 32 | (handler >> 16) << 48;
-        world.put(crate::world::IDT + 8 * u64::from(vector::UD), gate);
-        world.put(crate::world::TSS + 4, 0x23000 | u64::from(KERNEL_DS) << 32);
-        let state = &mut world.cpu.state;
-        state.efer = 0;
-        state.cr4 = 0;
-        state.cr0 = cr0::PE | cr0::ET;
-        state.seg[SegReg::Cs as usize].rights = 0xc09b;
-        state.seg[SegReg::Cs as usize].selector = CS32;
-        if user {
-            state.rip = crate::world::USER_CODE;
-            state.seg[SegReg::Cs as usize].rights = 0xc0fb;
-            state.seg[SegReg::Cs as usize].selector = 0x1b;
-            state.seg[SegReg::Ss as usize].rights = 0xc0f3;
-            state.seg[SegReg::Ss as usize].selector = 0x23;
-        }
-        world.cpu.registers_changed();
-        assert_eq!(world.run(), End::Handler(vector::UD));
-        let esp = world.cpu.state.gpr[gpr::RSP];
-        assert_eq!(esp, if user { 0x23000 - 20 } else { 0x21000 - 12 });
-        let word = |i: u64| world.port.get(esp + 4 * i, 4) as u64;
-        let (rip, cs) = if user { (0x11000, 0x1b) } else { (0x10000, u64::from(CS32)) };
-        assert_eq!((word(0), word(1)), (rip, cs));
-        if user {
-            assert_eq!((word(3), word(4)), (0x21000, 0x23));
-        }
-    }
 }

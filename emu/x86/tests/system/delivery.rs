@@ -1,16 +1,14 @@
-//! Delivery of exceptions and interrupts: frames, stacks, error codes, double and triple faults.
+//! Delivery of exceptions and interrupts beyond the rows of `delivery.ins`: what is told, events
+//! that arrive between instructions, the register page.
 
 use emu_cpu::isa::{Isa, Received};
 use emu_cpu::port::{Note, Space};
 use emu_cpu::wait::Signal;
 use emu_sim::SimTime;
-use emu_x86::defs::{rflags, rights, vector};
-use emu_x86::state::{SegReg, gpr};
+use emu_x86::defs::{rflags, vector};
+use emu_x86::state::gpr;
 
-use crate::world::{
-    CODE, End, GDT, HANDLERS, IDT, IST1, KERNEL_CS, KERNEL_DS, PAGE, PT, RSP0, STACK, USER_CODE,
-    USER_CS, USER_DS, USER_STACK, World, descriptor, gate,
-};
+use crate::world::{CODE, End, HANDLERS, KERNEL_CS, KERNEL_DS, STACK, World};
 
 const UD2: [u8; 2] = [0x0f, 0x0b];
 
@@ -27,136 +25,6 @@ fn a_fault_pushes_five_words_and_the_aligned_old_stack() {
     assert_eq!(world.cpu.state.gpr[gpr::RSP], (STACK - 16) - 40);
     assert_eq!(world.cpu.state.rflags, rflags::FIXED | rflags::CF);
     assert_eq!(world.port.notes, [Note::InterruptFlag(false)]);
-}
-
-#[test]
-fn a_trap_gate_keeps_the_interrupt_flag() {
-    let mut world = World::long(&UD2);
-    let at = HANDLERS + 16 * u64::from(vector::UD);
-    world.set_gate(vector::UD, gate(KERNEL_CS, at, rights::TRAP_GATE, 0, 0));
-    world.cpu.state.rflags |= rflags::IF;
-    assert_eq!(world.run(), End::Handler(vector::UD));
-    assert_ne!(world.cpu.state.rflags & rflags::IF, 0);
-}
-
-#[test]
-fn an_inner_level_takes_its_stack_from_the_tss_and_a_null_ss() {
-    let mut world = World::long(&[]).user(&UD2);
-    assert_eq!(world.run(), End::Handler(vector::UD));
-    let [rip, cs, _, rsp, ss] = world.frame();
-    assert_eq!((rip, cs), (USER_CODE, u64::from(USER_CS)));
-    assert_eq!((rsp, ss), (USER_STACK, u64::from(USER_DS)));
-    assert_eq!(world.cpu.state.gpr[gpr::RSP], RSP0 - 40);
-    assert_eq!(world.cpu.state.seg[SegReg::Ss as usize].selector, 0);
-    assert_eq!(world.cpu.cpl, 0);
-}
-
-#[test]
-fn an_ist_entry_wins_at_any_level() {
-    for user in [false, true] {
-        let mut world = World::long(&UD2);
-        if user {
-            world = world.user(&UD2);
-        }
-        let at = HANDLERS + 16 * u64::from(vector::UD);
-        world.set_gate(vector::UD, gate(KERNEL_CS, at, rights::INTERRUPT_GATE, 0, 1));
-        assert_eq!(world.run(), End::Handler(vector::UD));
-        assert_eq!(world.cpu.state.gpr[gpr::RSP], IST1 - 40);
-    }
-}
-
-#[test]
-fn gates_that_cannot_be_used_fault_with_their_vector() {
-    let handler = HANDLERS + 16 * u64::from(vector::UD);
-    let unmapped_selector = 0xf8;
-    let code = u32::from(vector::UD) << 3 | 2 | 1;
-    // Gate, vector of the fault, error code.
-    let interrupt = rights::INTERRUPT_GATE;
-    let [low, high] = gate(KERNEL_CS, handler, interrupt, 0, 0);
-    let table = [
-        ([low & !(1 << 47), high], vector::NP, code),
-        ([low ^ 1 << 40 ^ 1 << 41, high], vector::GP, code),
-        (gate(0, handler, interrupt, 0, 0), vector::GP, 1),
-        (gate(0x200, handler, interrupt, 0, 0), vector::GP, 0x201),
-        (gate(unmapped_selector, handler, interrupt, 0, 0), vector::GP, 0xf9),
-        (gate(KERNEL_DS, handler, interrupt, 0, 0), vector::GP, u32::from(KERNEL_DS) | 1),
-        (gate(USER_CS & !3, handler, interrupt, 0, 0), vector::GP, u32::from(USER_CS & !3) | 1),
-    ];
-    for (gate, number, code) in table {
-        let mut world = World::long(&UD2);
-        world.set_gate(vector::UD, gate);
-        assert_eq!(world.run(), End::Handler(number), "{gate:x?}");
-        let [pushed, rip] = world.frame();
-        assert_eq!((pushed, rip), (u64::from(code), CODE), "{gate:x?}");
-    }
-}
-
-#[test]
-fn a_handler_segment_that_is_absent_is_np() {
-    let mut world = World::long(&UD2);
-    let handler = HANDLERS + 16 * u64::from(vector::UD);
-    world.set_descriptor(0x40, descriptor(0, 0xf_ffff, 0xa01b));
-    world.set_gate(vector::UD, gate(0x40, handler, rights::INTERRUPT_GATE, 0, 0));
-    assert_eq!(world.run(), End::Handler(vector::NP));
-    assert_eq!(world.frame::<1>()[0], 0x41);
-}
-
-#[test]
-fn software_interrupts_check_the_gate_and_return_behind_themselves() {
-    // INT 0x80 from CPL 3, gate of DPL 0 and 3; INT3 likewise.
-    for (code, number) in [(vec![0xcd, 0x80], 0x80u8), (vec![0xcc], vector::BP)] {
-        let mut world = World::long(&[]).user(&code);
-        assert_eq!(world.run(), End::Handler(vector::GP));
-        let [pushed, rip] = world.frame();
-        assert_eq!((pushed, rip), (u64::from(number) << 3 | 2, USER_CODE));
-
-        let mut world = World::long(&[]).user(&code);
-        let at = HANDLERS + 16 * u64::from(number);
-        world.set_gate(number, gate(KERNEL_CS, at, rights::INTERRUPT_GATE, 3, 0));
-        assert_eq!(world.run(), End::Handler(number));
-        let [rip, _, flags] = world.frame();
-        assert_eq!(rip, USER_CODE + code.len() as u64);
-        assert_eq!(flags & rflags::RF, 0);
-    }
-}
-
-#[test]
-fn a_fault_on_the_handlers_stack_is_a_double_fault_on_its_own() {
-    // #PF whose frame cannot be pushed.
-    let mut world = World::long(&[0x8a, 0x04, 0x25, 0, 0, 0x10, 0]);
-    world.set_page(0);
-    world.cpu.state.gpr[gpr::RSP] = PAGE + 0x800;
-    let at = HANDLERS + 16 * u64::from(vector::DF);
-    world.set_gate(vector::DF, gate(KERNEL_CS, at, rights::INTERRUPT_GATE, 0, 1));
-    assert_eq!(world.run(), End::Handler(vector::DF));
-    let [code, rip, _, _, rsp] = world.frame();
-    assert_eq!((code, rip, rsp), (0, CODE, PAGE + 0x800));
-    assert_eq!(world.cpu.state.gpr[gpr::RSP], IST1 - 48);
-}
-
-#[test]
-fn a_fault_of_a_double_fault_shuts_down() {
-    let mut world = World::long(&UD2);
-    world.cpu.state.idtr.limit = 0;
-    assert_eq!(world.run(), End::Shutdown);
-
-    let mut world = World::long(&UD2);
-    world.put(PT + 8 * (IDT >> 12), 0);
-    assert_eq!(world.run(), End::Shutdown);
-    assert_eq!(world.cpu.state.cr2, IDT + 16 * u64::from(vector::DF));
-}
-
-#[test]
-fn a_benign_exception_gives_way_to_one_in_its_delivery() {
-    let mut world = World::long(&UD2);
-    let present = world.get(PT + 8 * (STACK >> 12));
-    world.put(PT + 8 * ((STACK - 1) >> 12), present & !1);
-    let at = HANDLERS + 16 * u64::from(vector::PF);
-    world.set_gate(vector::PF, gate(KERNEL_CS, at, rights::INTERRUPT_GATE, 0, 1));
-    assert_eq!(world.run(), End::Handler(vector::PF));
-    let [code, rip] = world.frame();
-    assert_eq!((code, rip), (2, CODE));
-    assert_eq!(world.cpu.state.cr2, STACK - 40);
 }
 
 /// A world whose APIC is enabled.
@@ -240,18 +108,6 @@ fn an_nmi_is_blocked_until_iret() {
 }
 
 #[test]
-fn a_single_step_trap_follows_each_instruction() {
-    // pushfq; or qword [rsp], 0x100; popfq; nop; nop
-    let mut world = World::long(&[0x9c, 0x48, 0x81, 0x0c, 0x24, 0, 1, 0, 0, 0x9d, 0x90, 0x90]);
-    assert_eq!(world.run(), End::Handler(vector::DB));
-    let [rip, _, flags] = world.frame();
-    assert_eq!(rip, CODE + 11, "behind the instruction that follows POPF");
-    assert_ne!(flags & rflags::TF, 0);
-    assert_ne!(world.cpu.state.dr[6] & 1 << 14, 0);
-    assert_eq!(world.cpu.state.rflags & rflags::TF, 0);
-}
-
-#[test]
 fn the_register_page_sends_and_ends_interrupts() {
     // mov dword [ICR high], 0x03000000; mov dword [ICR low], 0x4055; mov eax,[ID]; hlt
     let mut code = Vec::new();
@@ -282,5 +138,15 @@ fn what_is_no_memory_is_a_device() {
     assert_eq!(world.cpu.state.gpr[0], 0x2345_6789);
     let access = world.port.device_log[0];
     assert_eq!((access.space, access.addr, access.size), (Space::Memory, 0xfed8_0018, 4));
-    let _ = GDT;
+}
+
+#[test]
+fn mov_ss_holds_interrupts_back_for_one_instruction() {
+    // mov ss, ax; nop; nop
+    let mut world = World::long(&[0x8e, 0xd0, 0x90, 0x90, 0xf4]);
+    world.cpu.state.gpr[0] = u64::from(KERNEL_DS);
+    world.step();
+    world.cpu.receive(Signal::Nmi, SimTime::ZERO);
+    assert_eq!(world.run(), End::Handler(vector::NMI));
+    assert_eq!(world.frame::<1>()[0], CODE + 3);
 }

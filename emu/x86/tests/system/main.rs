@@ -1,14 +1,14 @@
-//! Tests of the system side of a cpu, as tables: paging, descriptors, privileges, delivery, boot,
-//! waits. Each run is made twice, see `world`.
+//! Tests of the system side of a cpu: `rows` reads the tables of the manuals, the rest is what no
+//! table says. Each run is made twice, see `world`.
 
 mod apic;
 mod boot;
-mod calls;
 mod code;
 mod delivery;
 mod fuzz;
+mod modes;
+mod msr;
 mod paging;
-mod privilege;
-mod segments;
+mod rows;
 mod waits;
 mod world;

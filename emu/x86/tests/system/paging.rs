@@ -1,8 +1,9 @@
-//! Page faults: rights of pages against kinds of access, reserved bits, accessed and dirty bits.
+//! Paging beyond the rows of `paging.ins`: all rights against all accesses, what the TLB keeps, and
+//! accesses over two pages.
 
-use emu_x86::defs::{cr0, cr4, efer, pf, rflags, vector};
+use emu_x86::defs::{cr0, cr4, pf, rflags, vector};
 
-use crate::world::{CODE, End, HANDLERS, PAGE, PML4, PT, World};
+use crate::world::{CODE, End, PAGE, PML4, PT, World};
 
 const READ: [u8; 8] = [0x8a, 0x04, 0x25, 0, 0, 0x10, 0, 0xf4];
 const WRITE: [u8; 8] = [0x88, 0x04, 0x25, 0, 0, 0x10, 0, 0xf4];
@@ -100,60 +101,6 @@ fn every_right_against_every_access() {
 }
 
 #[test]
-fn rights_of_upper_levels_count() {
-    // Entry of the level, cleared bit or NX, access, error code.
-    for level in [PML4, 0x2000, 0x3000] {
-        for (clear, set, kind, code) in [
-            (1, 0, Kind::Read, pf::U),
-            (4, 0, Kind::Read, pf::U | pf::P),
-            (2, 0, Kind::Write, pf::U | pf::P | pf::W),
-            (0, NX, Kind::Fetch, pf::U | pf::P | pf::I),
-            (0, RESERVED, Kind::Read, pf::U | pf::P | pf::RSVD),
-        ] {
-            let entry = 7;
-            let (wp, smep, smap, ac) = (true, false, false, false);
-            let case = Case { kind, user: true, entry, wp, smep, smap, ac };
-            // A second way to the page, 512 GiB, 1 GiB or 2 MiB up, so that only it is affected.
-            let (shift, other) = match level {
-                PML4 => (39, 0x2000),
-                0x2000 => (30, 0x3000),
-                _ => (21, PT),
-            };
-            let mut world = world(case);
-            world.put(level + 8, (other | 7) & !clear | set);
-            let at = PAGE + (1 << shift);
-            world.cpu.state.gpr[3] = at;
-            match kind {
-                Kind::Fetch => world.cpu.state.rip = at,
-                Kind::Read => world.port.put(world.cpu.state.rip, &[0x8a, 0x03]),
-                Kind::Write => world.port.put(world.cpu.state.rip, &[0x88, 0x03]),
-            }
-            assert_eq!(world.run(), End::Handler(vector::PF), "{level:#x} {kind:?}");
-            assert_eq!(world.frame::<1>()[0], u64::from(code), "{level:#x} {kind:?}");
-            assert_eq!(world.cpu.state.cr2, at);
-        }
-    }
-}
-
-#[test]
-fn accessed_and_dirty_bits_are_set_by_need() {
-    for (code, wanted) in [(READ, 0x20), (WRITE, 0x60)] {
-        let mut world = World::long(&code);
-        assert_eq!(world.run(), End::Halt(CODE + 7));
-        assert_eq!(world.get(PT + 8 * (PAGE >> 12)) & 0x60, wanted);
-        for table in [PML4, 0x2000, 0x3000] {
-            assert_eq!(world.get(table) & 0x60, 0x20);
-        }
-    }
-    // A read, then a write: the TLB entry is there, the dirty bit is not.
-    let mut both = READ[..7].to_vec();
-    both.extend(WRITE);
-    let mut world = World::long(&both);
-    assert_eq!(world.run(), End::Halt(CODE + 14));
-    assert_eq!(world.get(PT + 8 * (PAGE >> 12)) & 0x60, 0x60);
-}
-
-#[test]
 fn a_translation_stays_until_it_is_invalidated() {
     // mov al,[PAGE]; mov qword [PT entry],0; mov al,[PAGE]; invlpg [PAGE]; mov al,[PAGE]
     let mut code = READ[..7].to_vec();
@@ -193,142 +140,6 @@ fn an_access_over_two_pages_faults_at_the_second_before_it_writes() {
         assert_eq!(world.cpu.state.gpr[3], 0x1122_3344_5566_7788, "offset {at}");
         assert_eq!(world.get(u64::from(low)), 0x1122_3344_5566_7788);
     }
-}
-
-#[test]
-fn large_pages_map_and_reserve() {
-    // PD entry of 2 MiB at linear 2 MiB; PDPT entry of 1 GiB at linear 1 GiB.
-    for (table, lin, entry, code) in [
-        (0x3000, 0x20_0000u64, 0x83, None),
-        (0x3000, 0x20_0000, 0x83 | 1 << 13, Some(pf::P | pf::RSVD)),
-        (0x2000, 0x4000_0000, 0x83, None),
-        (0x2000, 0x4000_0000, 0x83 | 1 << 20, Some(pf::P | pf::RSVD)),
-        (PML4, 1 << 39, 0x83, Some(pf::P | pf::RSVD)),
-    ] {
-        let mut world = World::long(&[0x8b, 0x03, 0xf4]);
-        world.put(table + 8, entry);
-        world.cpu.state.gpr[3] = lin + 0x8000;
-        world.put(0x8000, 0x1234_5678);
-        let end = world.run();
-        match code {
-            None => {
-                assert_eq!(end, End::Halt(CODE + 2));
-                assert_eq!(world.cpu.state.gpr[0], 0x1234_5678);
-            }
-            Some(code) => {
-                assert_eq!(end, End::Handler(vector::PF), "{entry:#x}");
-                assert_eq!(world.frame::<1>()[0], u64::from(code));
-            }
-        }
-    }
-}
-
-#[test]
-fn the_fetch_bit_shows_only_where_a_fetch_can_be_forbidden() {
-    for (nxe, smep, bit) in [(false, false, 0), (true, false, pf::I), (false, true, pf::I)] {
-        let mut world = World::long(&[]);
-        world.cpu.state.rip = PAGE;
-        world.set_page(0);
-        if !nxe {
-            world.cpu.state.efer &= !efer::NXE;
-        }
-        if smep {
-            world.cpu.state.cr4 |= cr4::SMEP;
-        }
-        world.cpu.registers_changed();
-        assert_eq!(world.run(), End::Handler(vector::PF));
-        assert_eq!(world.frame::<1>()[0], u64::from(bit), "NXE {nxe} SMEP {smep}");
-    }
-}
-
-#[test]
-fn addresses_that_are_not_canonical_fault_by_segment() {
-    // mov al,[rbx]; mov al,[rsp].
-    for (code, vector) in [(vec![0x8a, 0x03], vector::GP), (vec![0x8a, 0x04, 0x24], vector::SS)] {
-        let mut world = World::long(&code);
-        world.set_gate(vector, {
-            let at = HANDLERS + u64::from(vector) * 16;
-            crate::world::gate(crate::world::KERNEL_CS, at, 14, 0, 1)
-        });
-        world.cpu.state.gpr[3] = 1 << 47;
-        world.cpu.state.gpr[4] = 1 << 47;
-        assert_eq!(world.run(), End::Handler(vector));
-        assert_eq!(world.frame::<1>()[0], 0);
-    }
-}
-
-/// mov eax,[0x00c00000 + 0x4000]; hlt in 32-bit code, read from physical 0x8000.
-fn world_32(pae: bool, put: impl Fn(&mut World)) -> World {
-    let mut world = World::long(&[0xa1, 0, 0x40, 0xc0, 0, 0xf4]);
-    let state = &mut world.cpu.state;
-    state.efer = if pae { efer::NXE } else { 0 };
-    state.cr4 = if pae { cr4::PAE } else { cr4::PSE };
-    state.cr3 = 0x8_0000;
-    for segment in &mut state.seg {
-        segment.rights = segment.rights & 0xff | 0xc000;
-    }
-    world.port.put(0x8000, &0x1234_5678u32.to_le_bytes());
-    put(&mut world);
-    world.cpu.registers_changed();
-    world
-}
-
-#[test]
-fn two_level_paging_walks_and_has_4_mib_pages() {
-    // PDE 0: 4 MiB identity; PDE 3: a table that maps page 4 to 0x8000, or a 4 MiB page.
-    for (entry, value) in
-        [(0x8_1003u32, 0x1234_5678), (0x0000_0083, 0), (0x0000_0083 | 1 << 13, u64::MAX)]
-    {
-        let mut world = world_32(false, |world| {
-            world.port.put(0x8_0000, &0x83u32.to_le_bytes());
-            world.port.put(0x8_0000 + 12, &entry.to_le_bytes());
-            world.port.put(0x8_1000 + 16, &0x8003u32.to_le_bytes());
-        });
-        // A 4 MiB page shows physical 0x4000: the page table of the long-mode tables.
-        let expected = if value == 0 { 3 | 0x20 } else { value };
-        let _ = world.cpu.state.idtr;
-        world.cpu.state.idtr.limit = 0;
-        let end = world.run();
-        if value == u64::MAX {
-            assert_eq!(end, End::Shutdown, "reserved bit");
-            assert_eq!(world.cpu.state.cr2, 0xc0_4000);
-        } else {
-            assert_eq!(end, End::Halt(CODE + 5), "{entry:#x}");
-            assert_eq!(world.cpu.state.gpr[0] & !0x20, expected & !0x20, "{entry:#x}");
-        }
-        let pde = world.port.get(0x8_0000 + 12, 4) as u32;
-        assert_eq!(pde & 0x20 != 0, value != u64::MAX, "accessed");
-    }
-}
-
-#[test]
-fn pae_paging_walks_three_levels() {
-    let mut world = world_32(true, |world| {
-        world.put(0x8_0000, 0x8_1001);
-        world.put(0x8_1000, 0x83);
-        world.put(0x8_1000 + 8 * 6, 0x8_2003);
-        world.put(0x8_2000 + 8 * 4, 0x8003);
-    });
-    assert_eq!(world.run(), End::Halt(CODE + 5));
-    assert_eq!(world.cpu.state.gpr[0], 0x1234_5678);
-    assert_eq!(world.get(0x8_0000) & 0x20, 0, "PDPT entries have no accessed bit");
-    assert_eq!(world.get(0x8_2000 + 8 * 4) & 0x20, 0x20);
-}
-
-#[test]
-fn five_level_paging_needs_its_feature_and_reaches_bit_56() {
-    let mut config = crate::world::config(emu_x86::defs::Vendor::Intel);
-    config.features |= emu_x86::defs::Features::LA57;
-    let mut world = World::long_with(config, &[0x8b, 0x03, 0xf4]);
-    world.cpu.state.cr4 |= cr4::LA57;
-    world.cpu.state.cr3 = 0x8_0000;
-    world.put(0x8_0000, PML4 | 7);
-    world.put(0x8_0000 + 8 * 255, PML4 | 7);
-    world.cpu.state.gpr[3] = 255 << 48 | 0x8000;
-    world.put(0x8000, 0x1234_5678);
-    world.cpu.registers_changed();
-    assert_eq!(world.run(), End::Halt(CODE + 2));
-    assert_eq!(world.cpu.state.gpr[0], 0x1234_5678);
 }
 
 #[test]

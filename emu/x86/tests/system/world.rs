@@ -41,15 +41,13 @@ pub(crate) const HANDLERS: u64 = 0x40000;
 pub(crate) const PAGE: u64 = 0x10_0000;
 const MEMORY: usize = 0x18_1000;
 
-/// Selectors of the GDT.
+/// Selectors of the GDT; from 0x40 on tests fill it.
 pub(crate) const KERNEL_CS: u16 = 0x08;
 pub(crate) const KERNEL_DS: u16 = 0x10;
 pub(crate) const USER_CS32: u16 = 0x1b;
 pub(crate) const USER_DS: u16 = 0x23;
 pub(crate) const USER_CS: u16 = 0x2b;
 pub(crate) const TSS_SELECTOR: u16 = 0x30;
-/// First selector that tests may fill.
-pub(crate) const FREE: u16 = 0x40;
 
 const STEPS_MAX: u32 = 2_000;
 
