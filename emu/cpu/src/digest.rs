@@ -12,10 +12,14 @@ use crate::node::{Core, CoreItem};
 use crate::thread::{Pending, RunState, Thread};
 use crate::wait::MonitorState;
 
+/// Cycles below which a time that lies ahead goes in by its distance.
+const SHORTLY: u64 = 1 << 16;
+
 impl<I: Isa + Hash> Core<I> {
     /// Feeds to a hasher what decides what the core does next, with `line` to rename lines. Times
-    /// that lie ahead go in by their order only, times of the past not at all: two cores that agree
-    /// here behave alike as long as nothing reaches them between two times that lie ahead.
+    /// that lie shortly ahead go in by their distance, those far ahead by their order only, times of
+    /// the past not at all: two cores that agree here behave alike as long as what happens in
+    /// between is short against the distance of those far ahead.
     ///
     /// Left out: the order of use in caches (so caches must have one way, or room for all lines),
     /// values, counters, holds between siblings.
@@ -34,13 +38,14 @@ impl<I: Isa + Hash> Core<I> {
         }
         let mut ahead: Vec<u64> = inbox.iter().map(|(key, _)| key.time).collect();
         ahead.extend(holds.iter().map(|(_, until)| until));
-        for th in &hw.threads {
-            ahead.extend([th.step_time(), th.stores.drain_time()]);
-        }
-        ahead.retain(|t| *t > now);
+        ahead.extend(hw.threads.iter().map(Thread::step_time));
+        ahead.retain(|t| *t >= now + SHORTLY);
         ahead.sort_unstable();
         ahead.dedup();
-        let rank = |t: u64| if t <= now { 0 } else { 1 + ahead.partition_point(|a| *a < t) };
+        let rank = |t: u64| match t.saturating_sub(now) {
+            near @ 0..SHORTLY => near,
+            _ => SHORTLY + ahead.partition_point(|a| *a < t) as u64,
+        };
 
         let mut held: Vec<_> = hw.caches.lines().map(|(l, perm)| (line(l), perm)).collect();
         held.sort_unstable();
@@ -92,13 +97,13 @@ impl<I: Isa + Hash> Core<I> {
 fn hash_thread(
     th: &Thread,
     line: &impl Fn(LineAddr) -> LineAddr,
-    rank: impl Fn(u64) -> usize,
+    rank: impl Fn(u64) -> u64,
     h: &mut impl Hasher,
 ) {
     std::mem::discriminant(&th.run).hash(h);
     if let RunState::Waiting(w) = th.run {
         std::mem::discriminant(&w.request.reason).hash(h);
-        w.request.state.hash(h);
+        (w.request.state, rank(w.since)).hash(h);
     }
     std::mem::discriminant(&th.pending).hash(h);
     match th.pending {
@@ -113,5 +118,8 @@ fn hash_thread(
         line(l).hash(h);
     }
     th.stores.iter().for_each(|s| (line(s.line()), rank(s.ready)).hash(h));
-    (th.stores.is_head_waiting, rank(th.stores.drain_time()), rank(th.step_time())).hash(h);
+    (th.stores.is_head_waiting, rank(th.stores.last_drain)).hash(h);
+    for t in [th.now, th.step_time(), th.score.last_retire()] {
+        rank(t).hash(h);
+    }
 }

@@ -5,6 +5,7 @@ use emu_mem::msg::{LineMsg, Perm, SnoopKind};
 use emu_mem::phys::Phys;
 use emu_mem::shadow::Data;
 use emu_observe::{Event, IpiId};
+use emu_sim::mutant::Mutant;
 use emu_sim::{Key, LineAddr, NodeRef, Phase, SimTime};
 
 use crate::isa::{Isa, Received};
@@ -165,7 +166,7 @@ impl Hw {
         let is_asked_for = self.requests.iter().any(|r| r.line == line);
         let data = self.shadow.left(line, perm.can_write(), is_asked_for);
         if perm.can_write() {
-            let (dirty, watch) = (perm == Perm::Modified, self.is_watched(line));
+            let (dirty, watch) = (perm == Perm::Modified, self.leaves_watch(line));
             self.send_data(t, 0, line, LineMsg::Put { dirty, watch }, data);
         }
     }
@@ -173,7 +174,7 @@ impl Hw {
     /// A snoop is answered when it is handled (L3), or when the hold on its line ends (L4).
     fn snoop(&mut self, line: LineAddr, msg: LineMsg, kind: SnoopKind, t: u64) {
         let held = self.holds.iter().filter(|h| h.line == line).map(|h| h.until).max();
-        if let Some(until) = held
+        if let Some(until) = held.max(self.mutant_hold(line, t))
             && until > t
         {
             let source = NodeRef::Core(self.id).rank();
@@ -197,7 +198,7 @@ impl Hw {
         }
         let kept = kind == SnoopKind::Share && had.is_some();
         let dirty = had == Some(Perm::Modified);
-        let watch = self.is_watched(line);
+        let watch = self.leaves_watch(line);
         let delay = self.snoop_delay();
         if self.wanted.lines {
             self.event(0, t, Event::LineLost { line, kept });
@@ -205,6 +206,17 @@ impl Hw {
         let data = self.shadow.snooped(line, had.is_some_and(Perm::can_write), kept);
         let answer = LineMsg::Ack { kept, dirty, watch, forwarded: false };
         self.send_data(t, delay, line, answer, data);
+    }
+
+    /// When a mutant looks at a snoop again that a rule wants answered now.
+    fn mutant_hold(&self, line: LineAddr, t: u64) -> Option<u64> {
+        let is = |mutant| self.config.mutation.is(mutant);
+        let is_asked =
+            is(Mutant::SnoopBehindRequest) && self.requests.iter().any(|r| r.line == line);
+        let is_unused = is(Mutant::ConditionalHold)
+            && self.caches.perm(line).is_some_and(Perm::can_write)
+            && self.threads.iter().any(|th| th.stores.writes(line));
+        (is_asked || is_unused).then_some(t + 1)
     }
 
     fn report_run_state(&mut self, j: usize, asker: emu_sim::CpuId, t: u64) {

@@ -2,6 +2,7 @@
 
 use emu_observe::Event;
 use emu_sim::SimTime;
+use emu_sim::mutant::Mutant;
 
 use crate::isa::Isa;
 use crate::node::{Core, Hw};
@@ -152,6 +153,11 @@ impl Hw {
     /// Whether a cpu of this core watches the line.
     pub(crate) fn is_watched(&self, line: emu_sim::LineAddr) -> bool {
         self.threads.iter().any(|th| th.monitor == MonitorState::Armed(line))
+    }
+
+    /// Whether a line that the core gives up stays watched (W3).
+    pub(crate) fn leaves_watch(&self, line: emu_sim::LineAddr) -> bool {
+        self.is_watched(line) && !self.config.mutation.is(Mutant::ForgottenWatch)
     }
 
     /// What the sleep of the whole core adds to the answer of a snoop.

@@ -13,6 +13,12 @@ pub enum Mutant {
     GlobalSequence,
     /// Homes and LLCs grant a write while other copies still stand (L2).
     EarlyGrant,
+    /// A core answers a snoop of a line that it has asked for after its own grant only (L3).
+    SnoopBehindRequest,
+    /// A core keeps a line that it was granted to write until a waiting store has used it (L5).
+    ConditionalHold,
+    /// A core that gives a line up does not say that it watches it (W3).
+    ForgottenWatch,
     /// A skipped spin is made good with one iteration too many (S4).
     ElisionOffByOne,
 }

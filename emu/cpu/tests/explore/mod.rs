@@ -24,7 +24,7 @@
 
 mod nodes;
 pub mod script;
-mod search;
+pub mod search;
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -42,8 +42,6 @@ use emu_sim::{Chance, CoreId, CpuId, HomeId, LlcId, NodeRef};
 use nodes::{Input, LINES, Node, Sent, View, World};
 use rustc_hash::{FxHashMap, FxHasher};
 use script::{Op, Script};
-
-pub use search::Found;
 
 /// Most states of one node: more would be an error in its name.
 const NODES_MAX: usize = 100_000;
@@ -70,6 +68,10 @@ pub struct Case {
     pub sleeps: bool,
     /// LLCs evict at any moment.
     pub evicts: bool,
+    /// Messages reach a core between any two of its cycles, not only when it has come to rest.
+    pub is_fine: bool,
+    /// States of each node that are kept to prove that its names say all.
+    pub twins: usize,
 }
 
 /// New names: `x[old]` is new.
@@ -90,7 +92,12 @@ struct Slot {
     /// Contribution of each node to the digest of a state, by node, then symmetry.
     names: Vec<Vec<u64>>,
     by_name: FxHashMap<u64, u32>,
-    next: FxHashMap<(u32, Input), (u32, Messages)>,
+    /// By node and key of the input.
+    next: FxHashMap<(u32, u32), (u32, Messages)>,
+    /// Inputs that this place has had, with their keys.
+    inputs: BTreeMap<u32, Input>,
+    /// Other states than the one that is kept, of the same name.
+    twins: Vec<(u32, Node)>,
 }
 
 /// Messages that leave a node: ways and codes.
@@ -112,6 +119,8 @@ type State = Box<[u32]>;
 struct Choice {
     slot: usize,
     input: Input,
+    /// The input as a number.
+    key: u32,
     /// Way and place of the message.
     from: Option<(usize, usize)>,
 }
@@ -129,6 +138,9 @@ pub struct Explorer {
     /// By content, then symmetry.
     content_names: Vec<Vec<u64>>,
     by_content: FxHashMap<Vec<u8>, u32>,
+    /// What a content becomes by a message at its end, or without the one at a place.
+    longer: FxHashMap<(u32, u8), u32>,
+    shorter: FxHashMap<(u32, usize), u32>,
 }
 
 fn mix(slot: usize, name: u64) -> u64 {
@@ -190,7 +202,8 @@ impl Explorer {
     pub fn new(case: Case, mutation: Mutation) -> Explorer {
         let paths = case.paths(mutation);
         let cores = case.llcs * case.per;
-        let world = World { paths, phys: Phys::new(1 << 16), lines: case.lines };
+        let world =
+            World { paths, phys: Phys::new(1 << 16), lines: case.lines, is_fine: case.is_fine };
         let all: Vec<u8> = (0..case.lines).collect();
         let mut slots = Vec::new();
         let slot = |who, lines| Slot {
@@ -201,6 +214,8 @@ impl Explorer {
             names: Vec::new(),
             by_name: FxHashMap::default(),
             next: FxHashMap::default(),
+            inputs: BTreeMap::new(),
+            twins: Vec::new(),
         };
         slots.extend((0..cores).map(|c| slot(NodeRef::Core(CoreId(c)), all.clone())));
         for l in 0..case.llcs {
@@ -239,6 +254,8 @@ impl Explorer {
             contents: Vec::new(),
             content_names: Vec::new(),
             by_content: FxHashMap::default(),
+            longer: FxHashMap::default(),
+            shorter: FxHashMap::default(),
         };
         explorer.find_symmetries();
         explorer.sums = vec![0; explorer.symmetries.len()];
@@ -313,15 +330,21 @@ impl Explorer {
         let s = &mut self.slots[slot];
         let llc = if let NodeRef::Llc(l) = s.who { l.index() } else { 0 };
         let name = node.name(&s.lines, &self.symmetries[0], llc, &self.world);
-        *s.by_name.entry(name).or_insert_with(|| {
-            let all = &self.symmetries;
-            let name = |y: &Symmetry| mix(y.slots[slot], node.name(&s.lines, y, llc, &self.world));
-            s.names.push(all.iter().map(name).collect());
-            s.views.push(node.view(&self.world));
-            s.nodes.push(node);
-            assert!(s.nodes.len() <= NODES_MAX, "{:?} has no end of states", s.who);
-            (s.nodes.len() - 1) as u32
-        })
+        if let Some(n) = s.by_name.get(&name) {
+            if s.twins.len() < self.case.twins {
+                s.twins.push((*n, node));
+            }
+            return *n;
+        }
+        let name_under =
+            |y: &Symmetry| mix(y.slots[slot], node.name(&s.lines, y, llc, &self.world));
+        s.names.push(self.symmetries.iter().map(name_under).collect());
+        s.views.push(node.view(&self.world));
+        s.nodes.push(node);
+        assert!(s.nodes.len() <= NODES_MAX, "{:?} has no end of states", s.who);
+        let n = (s.nodes.len() - 1) as u32;
+        s.by_name.insert(name, n);
+        n
     }
 
     fn content(&mut self, codes: Vec<u8>) -> u32 {
@@ -386,13 +409,14 @@ impl Explorer {
                 };
                 if codes[..i].iter().all(may_pass) {
                     let input = Input::Msg(way.from, way.line, msg);
-                    out.push(Choice { slot: way.slot, input, from: Some((w, i)) });
+                    let key = (w as u32) << 8 | u32::from(*code);
+                    out.push(Choice { slot: way.slot, input, key, from: Some((w, i)) });
                 }
             }
         }
         for (slot, s) in self.slots.iter().enumerate() {
             if s.views[state[slot] as usize].has_time {
-                out.push(Choice { slot, input: Input::Time, from: None });
+                out.push(Choice { slot, input: Input::Time, key: u32::MAX, from: None });
             }
         }
         out
@@ -403,64 +427,92 @@ impl Explorer {
         let mut out = Vec::new();
         for (slot, s) in self.slots.iter().enumerate() {
             let v = &s.views[state[slot] as usize];
-            let mut may = |input| out.push(Choice { slot, input, from: None });
+            let mut key = u32::MAX / 2;
+            let mut consider = |may: bool, input| {
+                key += 1;
+                if may {
+                    out.push(Choice { slot, input, key, from: None });
+                }
+            };
             for line in &s.lines {
-                if v.is_free {
-                    for op in self.case.ops {
-                        let op = op(*line);
-                        if !matches!(op, Op::Store(_)) || v.stores < self.case.stores {
-                            may(Input::Op(op));
-                        }
-                    }
+                for op in self.case.ops {
+                    let op = op(*line);
+                    let has_room = !matches!(op, Op::Store(_)) || v.stores < self.case.stores;
+                    consider(v.is_free && has_room, Input::Op(op));
                 }
-                if self.case.evicts && v.has_data[usize::from(*line)] {
-                    may(Input::Evict(*line));
-                }
+                let has_data = v.has_data[usize::from(*line)];
+                consider(self.case.evicts && has_data, Input::Evict(*line));
             }
-            if v.is_free && self.case.sleeps {
-                may(Input::Op(Op::Sleep));
-            }
+            consider(v.is_free && self.case.sleeps, Input::Op(Op::Sleep));
         }
         out
     }
 
-    fn apply(&mut self, state: &State, choice: Choice) -> State {
+    /// The state that a choice leads to, if that is another one.
+    fn apply(&mut self, state: &State, choice: Choice) -> Option<State> {
+        let before = state[choice.slot];
+        let (n, sent) = self.transition(choice, before);
+        if n == before && sent.is_empty() && choice.from.is_none() {
+            return None;
+        }
         let mut next = state.clone();
-        if let Some((w, i)) = choice.from {
-            let at = self.slots.len() + w;
-            let mut codes = self.contents[state[at] as usize].clone();
-            codes.remove(i);
-            next[at] = self.content(codes);
-        }
-        let (n, sent) = self.transition(choice.slot, state[choice.slot], choice.input);
         next[choice.slot] = n;
-        for (w, code) in sent.iter() {
-            let at = self.slots.len() + usize::from(*w);
-            let mut codes = self.contents[next[at] as usize].clone();
-            codes.push(*code);
-            next[at] = self.content(codes);
+        let queues = self.slots.len();
+        if let Some((w, i)) = choice.from {
+            next[queues + w] = self.without(state[queues + w], i);
         }
-        next
+        for (w, code) in sent.iter() {
+            let at = queues + usize::from(*w);
+            next[at] = self.with(next[at], *code);
+        }
+        Some(next)
     }
 
-    fn transition(&mut self, slot: usize, node: u32, input: Input) -> (u32, Messages) {
+    fn with(&mut self, content: u32, code: u8) -> u32 {
+        if let Some(n) = self.longer.get(&(content, code)) {
+            return *n;
+        }
+        let mut codes = self.contents[content as usize].clone();
+        codes.push(code);
+        let n = self.content(codes);
+        self.longer.insert((content, code), n);
+        n
+    }
+
+    fn without(&mut self, content: u32, at: usize) -> u32 {
+        if let Some(n) = self.shorter.get(&(content, at)) {
+            return *n;
+        }
+        let mut codes = self.contents[content as usize].clone();
+        codes.remove(at);
+        let n = self.content(codes);
+        self.shorter.insert((content, at), n);
+        n
+    }
+
+    fn transition(&mut self, choice: Choice, node: u32) -> (u32, Messages) {
+        let Choice { slot, input, key, .. } = choice;
         let s = &self.slots[slot];
-        if let Some((n, sent)) = s.next.get(&(node, input)) {
+        if let Some((n, sent)) = s.next.get(&(node, key)) {
             return (*n, sent.clone());
         }
-        let from = s.who;
         let mut moved = s.nodes[node as usize].clone();
-        let mut sent = Vec::new();
-        moved.apply(input, &self.world, &mut sent);
-        let sent: Messages = sent
-            .iter()
-            .map(|Sent { to, line, msg, is_slow }| {
-                let is_way = |w: &Way| (w.from, w.to, w.line) == (from, *to, *line);
-                (self.ways.iter().position(is_way).unwrap() as u16, self.code(*msg, *is_slow))
-            })
-            .collect();
+        let sent = self.moved(slot, &mut moved, input);
         let n = self.number(slot, moved);
-        self.slots[slot].next.insert((node, input), (n, sent.clone()));
+        let s = &mut self.slots[slot];
+        s.inputs.insert(key, input);
+        s.next.insert((node, key), (n, sent.clone()));
         (n, sent)
+    }
+
+    fn moved(&mut self, slot: usize, node: &mut Node, input: Input) -> Messages {
+        let from = self.slots[slot].who;
+        let mut sent = Vec::new();
+        node.apply(input, &self.world, &mut sent);
+        let code = |Sent { to, line, msg, is_slow }: &Sent| {
+            let is_way = |w: &Way| (w.from, w.to, w.line) == (from, *to, *line);
+            (self.ways.iter().position(is_way).unwrap() as u16, self.code(*msg, *is_slow))
+        };
+        sent.iter().map(code).collect()
     }
 }

@@ -26,7 +26,7 @@ use super::script::{Op, Script};
 
 /// Cycles of everything that must outlast whatever else happens: holds.
 const FAR: u64 = 1_000_000_000;
-/// Cycles between two inputs of a core: all that is not `FAR` is over by then.
+/// Cycles between two inputs of a core when all that is not `FAR` is to be over by then.
 const GAP: u64 = 100;
 /// An answer that comes late, as the core sleeps: picoseconds.
 const SLOW: u64 = 1_000_000_000;
@@ -126,14 +126,23 @@ pub struct World {
     pub paths: Paths,
     pub phys: Phys,
     pub lines: u8,
+    /// Messages reach a core between any two of its cycles, not only when it has come to rest.
+    pub is_fine: bool,
+}
+
+impl World {
+    fn gap(&self) -> u64 {
+        if self.is_fine { 1 } else { GAP }
+    }
 }
 
 const CHANCE: Chance = Chance::new(0);
 
 impl Node {
-    /// Runs a core until only what is `FAR` is left.
+    /// Runs a core through the cycle of `from`, or until only what is `FAR` is left.
     fn settle(core: &mut Core<Script>, from: SimTime, world: &World) {
-        core.run_until(&mut (), &world.phys, SimTime(from.ps() + GAP / 2 * 1000));
+        let cycles = world.gap().div_ceil(2);
+        core.run_until(&mut (), &world.phys, SimTime(from.ps() + cycles * 1000));
     }
 
     pub fn start(core: Core<Script>, world: &World) -> Node {
@@ -146,7 +155,7 @@ impl Node {
     pub fn apply(&mut self, input: Input, world: &World, sent: &mut Vec<Sent>) {
         match self {
             Node::Core(core) => {
-                let at = SimTime(core.last_time().ps() + GAP * 1000);
+                let at = SimTime(core.last_time().ps() + world.gap() * 1000);
                 let key = |phase| Key::at(at.ps(), phase);
                 match input {
                     Input::Msg(_, line, msg) => {

@@ -8,6 +8,8 @@ use rustc_hash::FxHashSet;
 use super::nodes::{Node, View};
 use super::{Choice, Explorer, State, mix};
 
+const CIRCLE: &str = "a circle without a new operation";
+
 /// What an exploration found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -15,6 +17,8 @@ pub struct Found {
     pub states: usize,
     /// Transitions between them.
     pub transitions: u64,
+    /// Whether that is all there are.
+    pub is_all: bool,
 }
 
 impl Explorer {
@@ -79,8 +83,8 @@ impl Explorer {
         }
     }
 
-    /// Visits all states.
-    pub fn explore(&mut self) -> Found {
+    /// Visits all states, or the first `most` and some.
+    pub fn explore(&mut self, most: usize) -> Found {
         let mut seen = FxHashSet::default();
         // States on the way from the last beginning to here.
         let mut path = FxHashSet::default();
@@ -91,24 +95,27 @@ impl Explorer {
             if !seen.insert(digest) {
                 continue;
             }
+            if seen.len() > most {
+                return Found { states: seen.len(), transitions, is_all: false };
+            }
             let mut stack = vec![self.visit(root, digest, &mut path)];
             while let Some((state, digest, choices)) = stack.last_mut() {
                 if let Some(choice) = choices.pop() {
-                    let next = self.apply(state, choice);
                     transitions += 1;
+                    let Some(next) = self.apply(state, choice) else { panic!("{CIRCLE}") };
                     let digest = self.digest(&next);
                     if seen.insert(digest) {
                         stack.push(self.visit(next, digest, &mut path));
                     } else {
-                        assert!(!path.contains(&digest), "a circle without a new operation");
+                        assert!(!path.contains(&digest), "{CIRCLE}");
                     }
                 } else {
                     path.remove(digest);
                     let state = std::mem::take(state);
                     stack.pop();
                     for choice in self.beginnings(&state) {
-                        let next = self.apply(&state, choice);
                         transitions += 1;
+                        let Some(next) = self.apply(&state, choice) else { continue };
                         if !seen.contains(&self.digest(&next)) {
                             roots.push(next);
                         }
@@ -116,7 +123,7 @@ impl Explorer {
                 }
             }
         }
-        Found { states: seen.len(), transitions }
+        Found { states: seen.len(), transitions, is_all: true }
     }
 
     /// Goes at random through states that are too many to be visited; checks the same but circles.
@@ -130,8 +137,36 @@ impl Explorer {
             }
             choices.extend(self.beginnings(&state));
             let dice = mix(0, seed ^ step) % choices.len() as u64;
-            state = self.apply(&state, choices[dice as usize]);
+            if let Some(next) = self.apply(&state, choices[dice as usize]) {
+                state = next;
+            }
         }
+    }
+
+    /// Whether names say all: nodes of one name, but of other history and time, do the same.
+    /// Returns how many steps were compared.
+    pub fn compare_twins(&mut self) -> usize {
+        let mut compared = 0;
+        for slot in 0..self.slots.len() {
+            let inputs = self.slots[slot].inputs.clone();
+            for (n, twin) in std::mem::take(&mut self.slots[slot].twins) {
+                for (key, input) in &inputs {
+                    let Some(expected) = self.slots[slot].next.get(&(n, *key)).cloned() else {
+                        continue;
+                    };
+                    let mut twin = twin.clone();
+                    let sent = self.moved(slot, &mut twin, *input);
+                    let found = (self.number(slot, twin), sent);
+                    assert_eq!(
+                        found, expected,
+                        "{input:?} to {:?}",
+                        self.slots[slot].nodes[n as usize]
+                    );
+                    compared += 1;
+                }
+            }
+        }
+        compared
     }
 
     fn visit(
