@@ -112,18 +112,6 @@ fn the_deadline_mode_counts_with_the_tsc() {
 }
 
 #[test]
-fn the_task_priority_register_is_cr8() {
-    // mov cr8, rax; sti; nop; hlt
-    for (class, end) in [(4u64, End::Handler(0x51)), (5, End::Halt(CODE + 6))] {
-        let mut world = x2apic(true, &[0x44, 0x0f, 0x22, 0xc0, 0xfb, 0x90, 0xf4]);
-        world.cpu.state.gpr[gpr::RAX] = class;
-        let signal = Signal::Interrupt { vector: 0x51, level: false, logical: None };
-        world.cpu.receive(signal, SimTime::ZERO);
-        assert_eq!(world.run(), end, "class {class}");
-    }
-}
-
-#[test]
 fn cpuid_shows_id_and_what_registers_say() {
     // cpuid; hlt
     let mut world = World::long(&[0x0f, 0xa2, 0xf4]);

@@ -16,13 +16,13 @@
 //!   entries on the way to the page (`pml5e` to `pte`); descriptors and gates (`gdt[40]`,
 //!   `ldt[8]`, `idt[6]`: a kind of `Descriptor::parse`, then `.dpl3`, `.np`, `.limN`, `.baseN`,
 //!   `.selN`, `.offN`, `.istN`, `.countN`, or the eight bytes); `vendor=amd`, `without=feature`;
-//!   events that are there when the row starts: `irq=51`, `nmi=1`, `init=1`, and `isr=51` for an
-//!   interrupt in service.
+//!   `x2apic=1` (needed for `tpr`); events that are there when the row starts: `irq=51`, `nmi=1`,
+//!   and `isr=51` for an interrupt in service.
 //! - **after**: `fault=gp(10)`, `fault=pf(6,page)` with the error code and CR2: that handler is
 //!   entered, to return to the first instruction; `take=51`: the handler of that vector, to return
 //!   behind the last one; `at=+3` when the return address is another; `jump=..`, `halt`, `sleep`,
-//!   `shutdown`, `reset`. Then what changed, in the words of before, with `cs`, `ss`, .. for
-//!   selectors, or `same`. All other registers must be as before; those that delivery changes
+//!   `shutdown`. Then what changed, in the words of before, with `cs`, `ss`, .. for selectors, and
+//!   `irr` and `isr` for all vectors of the register (`41,51`, `-` for none), or `same`. All other registers must be as before; those that delivery changes
 //!   (`cs`, `ss`, `rsp`, `flags`) are compared when named.
 //!
 //! Each row runs twice: with memory that answers at once, and with one that makes the cpu wait.
@@ -35,7 +35,7 @@ use emu_cpu::isa::{Flow, Isa};
 use emu_cpu::wait::{Signal, WaitReason};
 use emu_sim::SimTime;
 use emu_x86::X86Cpu;
-use emu_x86::defs::{Features, Vendor, cr0, cr4, efer, pte, rflags, rights, vector};
+use emu_x86::defs::{Features, Vendor, cr0, cr4, efer, msr, pte, rflags, rights, vector};
 use emu_x86::flat::{FlakyPort, FlatPort};
 use emu_x86::state::{Segment, State, TableReg, gpr};
 use tests_ins::{GPR, Reader, Row, disassemble, flag_bits, memory, number};
@@ -221,8 +221,16 @@ impl Case {
                 signal(cpu, interrupt(number(text)? as u8));
                 cpu.apic.acknowledge();
             }
+            "x2apic" => {
+                let base = cpu.apic.page_address().0 | 1 << 8 | 3 << 10;
+                let set = cpu.apic.msr_write(msr::APIC_BASE, base, SimTime::ZERO);
+                set.map(|_| ()).map_err(|e| format!("{e:?}"))?;
+            }
+            "tpr" => {
+                let set = cpu.apic.msr_write(0x808, number(text)?, SimTime::ZERO);
+                set.map(|_| ()).map_err(|e| format!("{e:?}"))?;
+            }
             "nmi" => signal(cpu, Signal::Nmi),
-            "init" => signal(cpu, Signal::Init),
             "vendor" => Arc::make_mut(&mut cpu.config).vendor = vendor(text)?,
             "without" => {
                 let feature = Features::from_name(&text.to_uppercase());
@@ -422,7 +430,6 @@ impl Case {
                 "jump" => wanted_end = End::Jump(before.value(value)?),
                 "halt" => wanted_end = End::Wait(WaitReason::Halt),
                 "sleep" => wanted_end = End::Wait(WaitReason::Monitor),
-                "reset" => wanted_end = End::Wait(WaitReason::Startup),
                 "shutdown" => wanted_end = End::Shutdown,
                 _ => {
                     named.push(name);
@@ -500,7 +507,14 @@ impl Case {
                 "isr" => self.world.cpu.apic.isr(),
                 _ => return Err(format!("no {name}")),
             };
-            (u64::from(set.contains(number(value)? as u8)), 1)
+            let wanted = value.split(',').filter(|text| *text != "-").map(number);
+            let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+            let mut found: Vec<_> = set.iter().map(u128::from).collect();
+            found.sort_unstable();
+            if found != wanted {
+                return Err(format!("{name} is {found:x?}"));
+            }
+            (0, 0)
         };
         if found == wanted {
             return Ok(());
