@@ -11,4 +11,5 @@ mod msr;
 mod paging;
 mod rows;
 mod waits;
+mod words;
 mod world;
