@@ -20,6 +20,7 @@ const TWO: Case = Case {
     core_ways: 1,
     has_owned_state: true,
     keeps: false,
+    fill_buffers: 4,
     stores: 1,
     ops: &[],
     sleeps: false,

@@ -60,6 +60,8 @@ pub struct Case {
     pub has_owned_state: bool,
     /// Cores hold a line after a demand grant.
     pub keeps: bool,
+    /// Requests under way at which a core asks for no further ownership ahead of need.
+    pub fill_buffers: usize,
     /// Stores that a core may have buffered when it begins an operation.
     pub stores: usize,
     /// Operations on a line.
@@ -302,8 +304,7 @@ impl Explorer {
     }
 
     fn first(&mut self) -> State {
-        let Case { core_ways, keeps, .. } = self.case;
-        let config = Arc::new(nodes::config(core_ways, keeps, self.world.paths.mutation));
+        let config = Arc::new(nodes::config(&self.case, self.world.paths.mutation));
         let mut state = Vec::new();
         for slot in 0..self.slots.len() {
             let paths = &self.world.paths;

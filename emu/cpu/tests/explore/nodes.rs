@@ -21,8 +21,8 @@ use emu_sim::mutant::Mutation;
 use emu_sim::{Chance, CpuId, Freq, Key, LineAddr, NodeRef, Phase, SimTime};
 use rustc_hash::FxHasher;
 
-use super::Symmetry;
 use super::script::{Op, Script};
+use super::{Case, Symmetry};
 
 /// Cycles of everything that must outlast whatever else happens: holds.
 const FAR: u64 = 1_000_000_000;
@@ -80,10 +80,10 @@ pub enum Node {
     Home(Box<Home>, Waiting),
 }
 
-pub fn config(core_ways: u32, keeps: bool, mutation: Mutation) -> CoreConfig {
+pub fn config(case: &Case, mutation: Mutation) -> CoreConfig {
     let mut latency = [1; CLASSES];
     latency[Class::Rmw as usize] = FAR as u32;
-    let cache = Geometry { sets: 1, ways: core_ways };
+    let cache = Geometry { sets: 1, ways: case.core_ways };
     CoreConfig {
         freq: Freq::from_khz(1_000_000),
         timing: CoreTiming {
@@ -102,10 +102,10 @@ pub fn config(core_ways: u32, keeps: bool, mutation: Mutation) -> CoreConfig {
         core_llc: 0,
         core_device: 0,
         smt_handover: 0,
-        line_keep: if keeps { FAR } else { 0 },
+        line_keep: if case.keeps { FAR } else { 0 },
         ipi_self: 1,
         own_store_triggers: false,
-        fill_buffers: 4,
+        fill_buffers: case.fill_buffers,
         idle: vec![IdleCost {
             name: "lost".into(),
             entry: SimTime::ZERO,
