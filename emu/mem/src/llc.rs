@@ -508,6 +508,9 @@ impl Llc {
             Want::Flush => false,
         };
         if !is_local {
+            // An owner that had no room for the data asks for them again: they go back first.
+            let gave_up = self.give_up_without_data(cx, line);
+            let base = if gave_up { base.max(cx.now + cx.paths.llc_lookup) } else { base };
             return self.send_up(cx, base, line, req.want);
         }
         self.counters.local_hits += 1;
@@ -785,16 +788,17 @@ impl Llc {
         assert!(l.owner == NOBODY, "writer of {line} while it is shared");
         let can_forward = l.up.can_write() || (l.up != Up::None && l.has_data);
         let to = grant_to.filter(|_| can_forward);
-        let kept = l.up != Up::None && (l.has_data || l.sharers() != 0);
-        let watch = l.up == Up::None && l.sharers() != 0;
-        let stays_owner =
-            has_owned_state && l.up.is_owner() && l.is_dirty && l.has_data && to.is_some();
-        // With O in the machine "dirty" claims it; else it says that memory is written.
-        let dirty = l.is_dirty && (stays_owner || !has_owned_state);
+        let is_left = l.up != Up::None && (l.has_data || l.sharers() != 0);
+        let dirty = l.is_dirty;
+        let stays_owner = has_owned_state && l.up.is_owner() && dirty && l.has_data && to.is_some();
+        // With O in the machine "kept and dirty" claims it. Without room for the data memory is
+        // written, and the cores' copies are recorded as with a Put.
+        let kept = is_left && (stays_owner || !(has_owned_state && dirty));
+        let watch = !kept && l.sharers() != 0;
         l.is_dirty = stays_owner;
         l.up = match () {
             () if stays_owner => Up::Owned,
-            () if kept => Up::Read,
+            () if is_left => Up::Read,
             () => Up::None,
         };
         let data = self.shadow.get(line);
@@ -860,11 +864,12 @@ impl Llc {
         self.check(line);
     }
 
-    /// An owner without data gives the line up; it stays a sharer for its cores' copies.
-    fn give_up_without_data(&mut self, cx: &mut Cx<'_>, line: LineAddr) {
+    /// An owner without data gives the line up; it stays a sharer for its cores' copies. Whether
+    /// it was one.
+    fn give_up_without_data(&mut self, cx: &mut Cx<'_>, line: LineAddr) -> bool {
         let l = self.line_mut(line);
         if !l.up.is_owner() || l.has_data || l.owner != NOBODY {
-            return;
+            return false;
         }
         let (dirty, watch) = (l.is_dirty, l.sharers() != 0);
         l.is_dirty = false;
@@ -876,6 +881,7 @@ impl Llc {
         self.counters.puts_sent += 1;
         let put = (LineMsg::Put { dirty, watch }, self.shadow.get(line).when(dirty));
         self.sender.send_data(cx, at, NodeRef::Home(home), line, put);
+        true
     }
 
     // Messages

@@ -6,40 +6,40 @@ use crate::phys::Phys;
 
 /// The bytes that a message carries: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Data;
+pub struct Data(());
 
 impl Data {
     /// These bytes, or nothing.
     #[inline]
     #[must_use]
     pub fn when(self, _: bool) -> Data {
-        Data
+        Data(())
     }
 
     /// These bytes, or those.
     #[inline]
     #[must_use]
     pub fn or(self, _: Data) -> Data {
-        Data
+        Data(())
     }
 }
 
 /// The bytes of a node's copies: none.
 #[derive(Clone, Debug, Default)]
-pub struct Copies;
+pub struct Copies(());
 
 impl Copies {
     /// The bytes of a copy.
     #[inline]
     #[must_use]
     pub fn get(&self, _: LineAddr) -> Data {
-        Data
+        Data(())
     }
 
     /// Ends a copy and returns its bytes.
     #[inline]
     pub fn take(&mut self, _: LineAddr) -> Data {
-        Data
+        Data(())
     }
 
     /// Keeps bytes that came; none change nothing.
