@@ -16,7 +16,6 @@ pub mod node;
 pub mod points;
 pub mod port;
 mod scoreboard;
-mod shadow;
 mod spin;
 mod store_buffer;
 pub mod thread;

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use emu_mem::cache::PrivateCaches;
+use emu_mem::directory::phase_of;
 use emu_mem::msg::{Envelope, LineMsg};
 use emu_mem::phys::Phys;
-use emu_mem::shadow::Data;
+use emu_mem::shadow::{CoreCopies, Data};
 use emu_observe::{Event, IpiId, Record, Wanted};
 use emu_sim::{
     Agenda, Chance, CoreId, CpuId, Key, LineAddr, LlcId, NodeRef, Phase, PhysAddr, SimTime,
@@ -18,7 +19,6 @@ use crate::config::CoreConfig;
 use crate::isa::{Flow, Isa};
 use crate::points::Watch;
 use crate::port::{DeviceAccess, Target};
-use crate::shadow::Shadow;
 use crate::spin::Snapshot;
 use crate::thread::{Pending, RunState, Thread};
 use crate::timing::Class;
@@ -151,7 +151,7 @@ pub struct Hw {
     pub(crate) threads: Vec<Thread>,
     pub(crate) arch_ids: Vec<u32>,
     pub(crate) caches: PrivateCaches,
-    pub(crate) shadow: Shadow,
+    pub(crate) shadow: CoreCopies,
     pub(crate) requests: Vec<Request>,
     pub(crate) holds: Vec<Hold>,
     pub(crate) inbox: Agenda<CoreItem>,
@@ -252,11 +252,7 @@ impl Hw {
         msg: LineMsg,
         data: Data,
     ) {
-        let phase = match msg {
-            LineMsg::Ack { .. } | LineMsg::Done => Phase::Answer,
-            LineMsg::Put { .. } => Phase::Put,
-            _ => Phase::Request,
-        };
+        let phase = phase_of(&msg);
         let time = self.ps(cycle) + delay_ps + self.config.core_llc;
         let source = NodeRef::Core(self.id).rank();
         let tie = if phase == Phase::Request { self.chance.tie(line.0, time, source) } else { 0 };
@@ -303,7 +299,7 @@ impl<I: Isa> Core<I> {
                 id,
                 llc,
                 caches: PrivateCaches::new(config.l1d, config.l1i, config.l2),
-                shadow: Shadow::default(),
+                shadow: CoreCopies::default(),
                 config,
                 threads,
                 arch_ids,

@@ -144,8 +144,8 @@ pub const fn phase_of(msg: &LineMsg) -> Phase {
     match msg {
         LineMsg::Grant(_) | LineMsg::FlushDone => Phase::Grant,
         LineMsg::Snoop { .. } => Phase::Snoop,
-        LineMsg::Ack { .. } | LineMsg::Done => Phase::Answer,
-        LineMsg::Put { .. } => Phase::Put,
+        // A Put goes before a later answer of its sender (L8), hence in one phase with it.
+        LineMsg::Ack { .. } | LineMsg::Done | LineMsg::Put { .. } => Phase::Answer,
         LineMsg::Get { .. } | LineMsg::Flush => Phase::Request,
     }
 }

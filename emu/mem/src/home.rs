@@ -582,7 +582,8 @@ impl Home {
     /// nothing, since a snoop that is under way will find the line gone (L7).
     fn put(&mut self, from: u32, line: LineAddr, (dirty, data): (bool, Data), watch: bool) {
         let l = *self.line(line);
-        self.memory.put(line, data.when(dirty && l.owner == from));
+        // The owner's data are the newest, whatever becomes of its record.
+        self.write_back(line, dirty && l.owner == from, data);
         let is_busy = l.txn != IDLE && self.txns.at(l.txn).active.is_some();
         if is_busy || l.owner != from {
             self.counters.puts_ignored += 1;
@@ -594,7 +595,6 @@ impl Home {
             set::put(sharers, from);
         }
         self.counters.puts += 1;
-        self.counters.memory_writes += u64::from(dirty);
         self.check(line);
     }
 

@@ -7,7 +7,10 @@
 //! writer. A home's memory changes by write-back only. Each access then compares the copy of its
 //! own core with flat memory.
 //!
-//! Without the feature both types are empty, and so is every function of them.
+//! Without the feature all types are empty, and so is every function of them.
+
+mod core;
+pub use core::CoreCopies;
 
 #[cfg(feature = "shadow")]
 mod on;

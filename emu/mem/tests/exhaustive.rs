@@ -198,7 +198,7 @@ fn check(shape: (u32, u32), has_owned_state: bool, ways: u32, ops: &[Op], least:
 
 #[test]
 fn two_cores_of_one_llc() {
-    check((1, 2), true, 1, &ALL, 100_000);
+    check((1, 2), true, 1, &ALL, 40_000);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn two_cores_of_one_llc_without_room_for_data() {
 #[test]
 fn two_llcs_that_evict() {
     for has_owned_state in [false, true] {
-        check((2, 1), has_owned_state, 1, &[Op::Load, Op::Store, Op::Evict], 20_000);
+        check((2, 1), has_owned_state, 1, &[Op::Load, Op::Store, Op::Evict], 15_000);
     }
 }
 

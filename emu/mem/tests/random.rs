@@ -76,6 +76,7 @@ fn run_seed(seed: u64, ops: u64) -> (u64, u64) {
         (0..1 + d.below(6)).map(|i| LineAddr(((d.below(homes) << 20) >> 6) + i)).collect();
     let gap = d.pick(&[1, 4, 50, 400]);
     let mix = d.pick(&[[4, 8, 9, 10], [7, 8, 9, 10], [2, 8, 9, 10], [4, 5, 9, 10]]);
+    let forgets = d.below(2) == 0;
     let fair = 2 * (cores + 2) * longest_transaction(&w);
     let mut waits = vec![None; w.cores.len()];
     let (mut left, mut done) = (ops, 0);
@@ -92,7 +93,14 @@ fn run_seed(seed: u64, ops: u64) -> (u64, u64) {
                 done += 1;
                 if left > 0 {
                     left -= 1;
-                    next_op(&mut w, &mut d, now + d_gap(seed, left, gap), *c, &lines, mix);
+                    next_op(
+                        &mut w,
+                        &mut d,
+                        now + d_gap(seed, left, gap),
+                        *c,
+                        &lines,
+                        (mix, forgets),
+                    );
                     waits[c.index()] = Some(now + gap + 1);
                 }
             }
@@ -107,13 +115,20 @@ fn d_gap(seed: u64, n: u64, gap: u64) -> u64 {
 }
 
 /// A load, store or flush that reports when it is performed, with an eviction or a watch before.
-fn next_op(w: &mut World, d: &mut Dice, at: u64, c: CoreId, lines: &[LineAddr], mix: [u64; 4]) {
+fn next_op(
+    w: &mut World,
+    d: &mut Dice,
+    at: u64,
+    c: CoreId,
+    lines: &[LineAddr],
+    (mix, forgets): ([u64; 4], bool),
+) {
     let line = d.pick(lines);
     let aside = d.pick(lines);
     match d.below(8) {
         0 | 1 => w.op(at, c, aside, Op::Evict),
         2 => w.op(at, c, aside, Op::Watch),
-        3 => w.op(at, c, aside, Op::Forget),
+        3 if forgets => w.op(at, c, aside, Op::Forget),
         4 => {
             let llc = LlcId(d.below(w.llcs.len() as u64) as u32);
             let key = emu_sim::Key { seq: at, ..emu_sim::Key::at(at, Phase::Observe) };

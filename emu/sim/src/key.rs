@@ -17,10 +17,9 @@ pub enum Phase {
     Snoop,
     /// IPI, INIT, SIPI, wake: MWAIT on the edge of an interrupt sees it.
     Signal,
-    /// Ack and Done: a line freed on this edge serves this edge's requests.
+    /// Ack, Done and evictions: a line freed on this edge serves this edge's requests. A Put and a
+    /// later Ack of one node are one phase, else they would overtake each other (L8).
     Answer,
-    /// Evictions.
-    Put,
     /// GetS, GetM, flush, uncached.
     Request,
     /// Ends of holds.

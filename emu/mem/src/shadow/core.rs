@@ -1,61 +1,61 @@
-//! The core's side of shadow mode (`emu_mem::shadow`): the bytes of its copies, and of lines that
-//! left and may still be asked for, as in a write-back buffer (L7).
-//!
-//! Without the feature this is empty.
+//! A core's side: the bytes of its copies, and of lines that left and may still be asked for, as
+//! in a write-back buffer (L7).
 
-use emu_mem::phys::Phys;
-use emu_mem::shadow::{Copies, Data};
-use emu_sim::LineAddr;
+use emu_sim::{LineAddr, PhysAddr};
 
-/// Bytes of one core.
+use super::{Copies, Data};
+use crate::phys::Phys;
+
+/// The bytes of one core.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shadow {
-    copies: Copies,
+pub struct CoreCopies {
+    present: Copies,
     leaving: Copies,
 }
 
-impl Shadow {
+impl CoreCopies {
     /// A grant brings data, or none to a core that has them.
     #[inline]
-    pub(crate) fn granted(&mut self, line: LineAddr, data: Data) {
+    pub fn granted(&mut self, line: LineAddr, data: Data) {
         self.leaving.take(line);
-        self.copies.put(line, data);
+        self.present.put(line, data);
     }
 
     /// The line leaves. A Put carries what a writer had; data under an upgrade stay in its buffer.
     #[inline]
-    pub(crate) fn left(&mut self, line: LineAddr, was_writer: bool, is_upgraded: bool) -> Data {
+    pub fn left(&mut self, line: LineAddr, was_writer: bool, is_upgraded: bool) -> Data {
         if !was_writer && is_upgraded {
             return Data::default();
         }
-        let data = self.copies.take(line).when(was_writer);
+        let data = self.present.take(line).when(was_writer);
         self.leaving.put(line, data);
         data
     }
 
     /// A snoop: what the answer carries.
     #[inline]
-    pub(crate) fn snooped(&mut self, line: LineAddr, was_writer: bool, kept: bool) -> Data {
+    pub fn snooped(&mut self, line: LineAddr, was_writer: bool, kept: bool) -> Data {
         let leaving = self.leaving.take(line);
-        let own = if kept { self.copies.get(line) } else { self.copies.take(line) };
+        let own = if kept { self.present.get(line) } else { self.present.take(line) };
         own.when(was_writer).or(leaving)
     }
 
     /// The owner wrote.
     #[inline]
-    pub(crate) fn wrote(&mut self, line: LineAddr, phys: &Phys) {
-        self.copies.wrote(line, phys);
+    pub fn wrote(&mut self, line: LineAddr, phys: &Phys) {
+        self.present.wrote(line, phys);
     }
 
-    /// An access performs.
+    /// An access performs: the core's own bytes are those of flat memory.
     #[inline]
-    pub(crate) fn check(&self, line: LineAddr, phys: &Phys, who: impl FnOnce() -> String) {
-        self.copies.check(line, phys, who);
+    pub fn check(&self, line: LineAddr, phys: &Phys, who: impl FnOnce() -> String) {
+        self.present.check(line, phys, who);
     }
 
     /// Memory was changed from outside, at a cut.
-    pub(crate) fn overwrite(&mut self, pa: emu_sim::PhysAddr, bytes: &[u8]) {
-        self.copies.overwrite(pa, bytes);
+    #[inline]
+    pub fn overwrite(&mut self, pa: PhysAddr, bytes: &[u8]) {
+        self.present.overwrite(pa, bytes);
         self.leaving.overwrite(pa, bytes);
     }
 }

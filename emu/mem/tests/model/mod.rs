@@ -12,7 +12,8 @@ use emu_mem::home::Home;
 use emu_mem::llc::Llc;
 use emu_mem::msg::{Envelope, LineMsg, Perm, SnoopKind};
 use emu_mem::paths::Paths;
-use emu_mem::shadow::Data;
+use emu_mem::phys::Phys;
+use emu_mem::shadow::{CoreCopies, Data};
 use emu_sim::mutant::Mutation;
 use emu_sim::{Agenda, Chance, CoreId, HomeId, Key, LineAddr, LlcId, NodeRef, Phase};
 
@@ -230,6 +231,12 @@ pub struct World {
     core_seq: Vec<u64>,
     out: Vec<Envelope>,
     pub events: Vec<(u64, Event)>,
+    /// What the lines hold: each store makes a new value. In shadow mode nodes have copies of it.
+    flat: Phys,
+    copies: Vec<CoreCopies>,
+    stores: u64,
+    /// A core drops E without a word, which no real one does: an LLC has no data then.
+    is_forgetful: bool,
 }
 
 impl World {
@@ -249,6 +256,10 @@ impl World {
             core_seq: vec![0; cores],
             out: Vec::new(),
             events: Vec::new(),
+            flat: Phys::new(1 << 30),
+            copies: vec![CoreCopies::default(); cores],
+            stores: 0,
+            is_forgetful: false,
             paths,
         }
     }
@@ -259,6 +270,7 @@ impl World {
 
     /// Schedules an operation of a core.
     pub fn op(&mut self, time: u64, core: CoreId, line: LineAddr, op: Op) {
+        self.is_forgetful |= op == Op::Forget;
         let key = self.own_key(time, Phase::Step, core);
         self.agenda.push(key, Item::Op(core, line, op));
     }
@@ -284,19 +296,25 @@ impl World {
                         self.llcs[l.index()].handle(&e, &self.paths, self.chance, &mut self.out);
                     }
                     NodeRef::Home(h) => {
+                        self.homes[h.index()].begin_shadow(e.line, &self.flat);
                         self.homes[h.index()].handle(&e, &self.paths, self.chance, &mut self.out);
                     }
                     to => panic!("message to {to:?}"),
                 }
             }
             Item::Op(core, line, op) => {
+                let before = *self.line_mut(core, line);
+                if op == Op::Evict && before.perm == Some(Perm::Read) {
+                    self.copies[core.index()].left(line, false, before.wants.is_some());
+                }
                 let deeds = self.line_mut(core, line).start(op);
-                self.apply(now, core, line, deeds);
+                self.apply(now, core, line, (before, deeds));
             }
             Item::Answer(core, line, kind) => {
                 let msg = LineMsg::Snoop { kind, grant_to: None };
+                let before = *self.line_mut(core, line);
                 let deeds = self.line_mut(core, line).handle(msg);
-                self.apply(now, core, line, deeds);
+                self.apply(now, core, line, (before, deeds));
             }
             Item::LlcEvict(llc, line) => {
                 let llc = &mut self.llcs[llc.index()];
@@ -347,13 +365,48 @@ impl World {
                 self.agenda.push(key, Item::Answer(core, e.line, kind));
             }
             msg => {
+                if let LineMsg::Grant(_) = msg {
+                    self.copies[core.index()].granted(e.line, e.data);
+                }
+                let before = *self.line_mut(core, e.line);
                 let deeds = self.line_mut(core, e.line).handle(msg);
-                self.apply(now, core, e.line, deeds);
+                self.apply(now, core, e.line, (before, deeds));
             }
         }
     }
 
-    fn apply(&mut self, now: u64, core: CoreId, line: LineAddr, deeds: Deeds) {
+    /// The data that a message of a core carries; `before` is its line before that.
+    fn data_of(&mut self, core: CoreId, line: LineAddr, before: CoreLine, msg: &LineMsg) -> Data {
+        let was_writer = before.perm.is_some_and(Perm::can_write);
+        let copies = &mut self.copies[core.index()];
+        match msg {
+            LineMsg::Put { .. } => copies.left(line, was_writer, before.wants.is_some()),
+            LineMsg::Ack { kept, .. } => copies.snooped(line, was_writer, *kept),
+            _ => Data::default(),
+        }
+    }
+
+    /// An access performs: in shadow mode it finds the newest value in the core's own copy.
+    fn perform(&mut self, now: u64, core: CoreId, line: LineAddr, op: Op) {
+        let copies = &mut self.copies[core.index()];
+        if self.is_forgetful || !matches!(op, Op::Load | Op::Store) {
+            return;
+        }
+        copies.check(line, &self.flat, || format!("{core} at {now}: {op:?}"));
+        if op == Op::Store {
+            self.stores += 1;
+            self.flat.store(line.base(), 8, self.stores);
+            copies.wrote(line, &self.flat);
+        }
+    }
+
+    fn apply(
+        &mut self,
+        now: u64,
+        core: CoreId,
+        line: LineAddr,
+        (before, deeds): (CoreLine, Deeds),
+    ) {
         let to = NodeRef::Llc(self.paths.llc_of_core[core.index()]);
         let from = NodeRef::Core(core);
         for msg in deeds.sent {
@@ -363,12 +416,14 @@ impl World {
             if phase == Phase::Request {
                 key.tie = self.chance.tie(line.0, time, from.rank());
             }
-            self.out.push(Envelope { key, to, from, line, msg, data: Data::default() });
+            let data = self.data_of(core, line, before, &msg);
+            self.out.push(Envelope { key, to, from, line, msg, data });
         }
         if deeds.is_triggered {
             self.events.push((now, Event::Triggered(core, line)));
         }
         if let Some(op) = deeds.performed {
+            self.perform(now, core, line, op);
             self.events.push((now, Event::Performed(core, line, op)));
         }
         let who = &self.touched[&line];
