@@ -340,6 +340,8 @@ pub mod rights {
     pub const TSS_BUSY: u16 = 11;
     /// System type: call gate (32 or 64 bits).
     pub const CALL_GATE: u16 = 12;
+    /// System type: 16-bit call gate.
+    pub const CALL_GATE_16: u16 = 4;
     /// System type: interrupt gate.
     pub const INTERRUPT_GATE: u16 = 14;
     /// System type: trap gate.

@@ -144,10 +144,10 @@ struct Gate {
 
 /// The handler's stack, and whether SS:RSP of the interrupted code is pushed.
 #[derive(Clone, Copy, Debug)]
-struct Stack {
-    ss: Segment,
-    rsp: u64,
-    pushes_old: bool,
+pub(crate) struct Stack {
+    pub(crate) ss: Segment,
+    pub(crate) rsp: u64,
+    pub(crate) pushes_old: bool,
 }
 
 /// A stack frame under construction, last element pushed last.
@@ -189,7 +189,7 @@ impl<P: Port> Ctx<'_, P> {
         cs.selector = gate.selector & !3 | u16::from(new_cpl);
         self.check_target(cs, gate.offset, ext)?;
         let frame = self.frame(delivery, stack);
-        let rsp = self.push_frame(gate.width, stack, new_cpl, ext, frame)?;
+        let rsp = self.push_frame(gate.width, stack, new_cpl, ext, &frame.values[..frame.len])?;
         self.commit_delivery(gate, cs, Stack { rsp, ..stack }, new_cpl);
         // "the processor clears the GD flag upon entering to the debug exception handler".
         if delivery.vector == vector::DB && delivery.source == Source::Hardware {
@@ -325,13 +325,13 @@ impl<P: Port> Ctx<'_, P> {
     ///
     /// Source: [SDM-2] "INT n", the pseudocode: a new stack without room is #SS of its selector,
     /// the old one #SS(EXT).
-    fn push_frame(
+    pub(crate) fn push_frame(
         &mut self,
         width: u8,
         stack: Stack,
         new_cpl: u8,
         ext: u32,
-        frame: Frame,
+        values: &[u64],
     ) -> Exec<u64> {
         let access = if new_cpl == 3 { Access::WriteUser } else { Access::WriteSup };
         let size = u64::from(width);
@@ -341,9 +341,9 @@ impl<P: Port> Ctx<'_, P> {
             0 => 0xffff,
             _ => 0xffff_ffff,
         };
-        let lowest = stack.rsp.wrapping_sub(size * frame.len as u64) & mask;
+        let lowest = stack.rsp.wrapping_sub(size * values.len() as u64) & mask;
         if !is_long {
-            let last = lowest.wrapping_add(size * frame.len as u64 - 1);
+            let last = lowest.wrapping_add(size * values.len() as u64 - 1);
             let is_down = stack.ss.rights & (rights::CODE | rights::DC) == rights::DC;
             let limit = u64::from(stack.ss.limit);
             let is_inside = if is_down { lowest > limit } else { last <= limit };
@@ -355,13 +355,13 @@ impl<P: Port> Ctx<'_, P> {
         }
         let base = if is_long { 0 } else { stack.ss.base };
         let first = self.cpu.wrap_linear(base.wrapping_add(lowest));
-        let last = first.wrapping_add(size * frame.len as u64 - 1);
+        let last = first.wrapping_add(size * values.len() as u64 - 1);
         self.translate_in(SegReg::Ss, first, access)?;
         if first >> 12 != last >> 12 {
             self.translate_in(SegReg::Ss, last, access)?;
         }
         let mut rsp = stack.rsp;
-        for value in &frame.values[..frame.len] {
+        for value in values {
             rsp = rsp.wrapping_sub(size) & mask;
             self.write_linear(base.wrapping_add(rsp), width, access, *value)?;
         }

@@ -1,17 +1,18 @@
 //! Far transfers: far JMP, CALL and RET, IRET, software interrupts, SYSCALL and SYSENTER.
 //!
-//! Modelled: transfers to code segments at the same privilege, RET and IRET to outer levels, all
-//! in real, protected, compatibility and 64-bit mode. Not modelled: call gates, task gates and
-//! task switches (#GP), returns to virtual-8086 mode (#GP), SYSCALL outside long mode (#UD).
+//! Modelled: transfers to code segments at the same privilege and through call gates (`call_gate`),
+//! RET and IRET to outer levels, all in real, protected, compatibility and 64-bit mode. Not
+//! modelled: task gates and task switches (#GP), returns to virtual-8086 mode (#GP), SYSCALL
+//! outside long mode (#UD).
 
 use emu_cpu::port::{Note, Port};
 
-use super::Next;
+use super::{Next, call_gate};
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::decode::{FarOp, Op, Operand};
 use crate::defs::{Features, Vendor, efer, rflags, rights, vector};
 use crate::fault::Delivery;
-use crate::segment::{Raise, code_of, flat_segment, null_stack};
+use crate::segment::{Descriptor, Raise, code_of, flat_segment, null_stack};
 use crate::state::{SegReg, Segment, gpr};
 
 /// Rights of the flat segments that SYSCALL and kin load, DPL 0.
@@ -79,27 +80,42 @@ fn target<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<(u16, u64)> {
     Ok((selector as u16, offset))
 }
 
-/// The code segment of a far JMP or CALL, checked; in real mode the same with another base. The
-/// target is checked later, when the stack is known to be there.
-///
+/// The code segment of a selector in real mode.
+fn real_code<P: Port>(ctx: &Ctx<'_, P>, selector: u16) -> Segment {
+    Segment { selector, base: u64::from(selector) << 4, ..ctx.cpu.segment(SegReg::Cs) }
+}
+
+/// Where a far JMP or CALL leads to.
+enum Destination {
+    /// A code segment, checked. The target is checked later, when the stack is known to be there.
+    Code(Segment),
+    /// A call gate, not checked.
+    Gate(Descriptor),
+}
+
 /// Source: [SDM-2] "JMP", "CALL", the pseudocode.
-fn code_segment<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16) -> Exec<Segment> {
+fn destination<P: Port>(ctx: &mut Ctx<'_, P>, selector: u16) -> Exec<Destination> {
     if !ctx.cpu.is_protected() {
-        let old = ctx.cpu.segment(SegReg::Cs);
-        return Ok(Segment { selector, base: u64::from(selector) << 4, ..old });
+        return Ok(Destination::Code(real_code(ctx, selector)));
     }
     if selector & 0xfffc == 0 {
         return Err(Exception::gp(0).into());
     }
     let descriptor = ctx.descriptor(selector, 0, Exception::gp)?;
+    if call_gate::is_call_gate(ctx, descriptor) {
+        return Ok(Destination::Gate(descriptor));
+    }
     ctx.check_code(descriptor, selector)?;
     let descriptor = ctx.mark_accessed(descriptor)?;
-    Ok(descriptor.segment(selector & !3 | u16::from(ctx.cpu.cpl)))
+    Ok(Destination::Code(descriptor.segment(selector & !3 | u16::from(ctx.cpu.cpl))))
 }
 
 fn far_jump<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let (selector, offset) = target(ctx, op)?;
-    let code = code_segment(ctx, selector)?;
+    let code = match destination(ctx, selector)? {
+        Destination::Code(code) => code,
+        Destination::Gate(gate) => return call_gate::jump(ctx, selector, gate),
+    };
     ctx.check_target(code, offset, 0)?;
     ctx.cpu.state.seg[SegReg::Cs as usize] = code;
     ctx.cpu.update_mode();
@@ -108,7 +124,10 @@ fn far_jump<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
 
 fn far_call<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let (selector, offset) = target(ctx, op)?;
-    let code = code_segment(ctx, selector)?;
+    let code = match destination(ctx, selector)? {
+        Destination::Code(code) => code,
+        Destination::Gate(gate) => return call_gate::call(ctx, op, selector, gate),
+    };
     let size = u64::from(op.size);
     let rsp = ctx.cpu.state.gpr[gpr::RSP];
     let low = rsp.wrapping_sub(2 * size);
@@ -214,7 +233,7 @@ fn far_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let selector = ctx.stack_read(rsp.wrapping_add(size), 2)? as u16;
     let above = rsp.wrapping_add(2 * size + released);
     if !ctx.cpu.is_protected() {
-        let code = code_segment(ctx, selector)?;
+        let code = real_code(ctx, selector);
         ctx.check_target(code, rip, 0)?;
         ctx.cpu.state.seg[SegReg::Cs as usize] = code;
         ctx.cpu.set_rsp(above);
@@ -249,7 +268,7 @@ fn interrupt_return<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op) -> Exec<Next> {
     let flags = ctx.stack_read(rsp.wrapping_add(2 * size), op.size)?;
     let above = rsp.wrapping_add(3 * size);
     if !ctx.cpu.is_protected() {
-        let code = code_segment(ctx, selector)?;
+        let code = real_code(ctx, selector);
         ctx.check_target(code, rip, 0)?;
         ctx.cpu.state.seg[SegReg::Cs as usize] = code;
         ctx.cpu.set_rsp(above);

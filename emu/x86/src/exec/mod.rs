@@ -14,6 +14,7 @@ mod atomic;
 mod bits;
 mod bmi;
 mod branch;
+mod call_gate;
 mod control_far;
 mod decimal;
 mod fast;
