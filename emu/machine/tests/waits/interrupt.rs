@@ -1,13 +1,10 @@
-//! Interrupts and timers against waits: at every cycle around the entry, none is lost, and the
-//! handler returns behind the wait.
+//! Interrupts against waits, as far as the tables of `table` do not say it.
 
 use emu_observe::{Event, WakeCause};
 use emu_sim::CpuId;
 use iced_x86::code_asm::*;
 
-use crate::world::{
-    IRQ_RIP, IRQS, LINE, NMIS, Rig, Role, VECTOR, cluster, distances, sweep_around, word,
-};
+use crate::world::{IRQS, LINE, NMIS, Rig, Role, VECTOR, cluster, distances, sweep_around, word};
 
 const SLEEPER: CpuId = CpuId(0);
 const FIXED: u32 = 0x4000;
@@ -17,109 +14,9 @@ const LEAD: u64 = 3500;
 
 type Wait = fn(&mut Role<'_>);
 
-/// Waits that an interrupt ends; it is taken at `after`, and nowhere before.
-const WAITS: [(&str, Wait); 3] = [
-    ("sti; hlt", |r| {
-        r.a.sti().unwrap();
-        r.a.hlt().unwrap();
-        r.mark("after");
-    }),
-    ("monitor; sti; mwait", |r| {
-        r.monitor(LINE);
-        r.a.mov(eax, 0).unwrap();
-        r.a.sti().unwrap();
-        r.a.mwait().unwrap();
-        r.mark("after");
-    }),
-    ("monitor; mwait that masked interrupts end; sti", |r| {
-        r.monitor(LINE);
-        r.mwait(0, 1);
-        r.a.inc(qword_ptr(word(1))).unwrap();
-        r.a.sti().unwrap();
-        r.a.nop().unwrap();
-        r.mark("after");
-    }),
-];
-
 fn sleep(r: &mut Role<'_>, wait: Wait) {
     wait(r);
     r.a.inc(qword_ptr(word(0))).unwrap();
-}
-
-#[test]
-fn an_ipi_at_any_cycle_around_the_entry_ends_the_wait() {
-    let t = cluster();
-    let apic_id = t.cpus[0].apic_id;
-    for (name, b) in distances(&t) {
-        for (wait, body) in WAITS {
-            let role_b = |r: &mut Role<'_>| r.send(apic_id, FIXED | VECTOR);
-            let role_a = |r: &mut Role<'_>| {
-                r.warm();
-                sleep(r, body);
-            };
-            let rig = Rig::new(&t, b, role_a, role_b);
-            let outcome = |delay: u64| {
-                let run = rig.run(LEAD, delay);
-                let case = format!("{wait}, {name}, delay {delay}");
-                assert_eq!((run.word(word(0)), run.word(IRQS)), (1, 1), "{case}");
-                assert_eq!(run.word(IRQ_RIP), rig.address("after"), "{case}");
-                let exits = run.exits(SLEEPER);
-                assert!(exits.iter().all(|e| e.cause == WakeCause::Interrupt), "{case}: {exits:?}");
-                exits.len() == 1
-            };
-            let changes = sweep_around(0..2 * LEAD, 61, outcome);
-            assert_eq!(changes, 1, "{wait}, {name}: it comes before the wait, or into it");
-        }
-    }
-}
-
-/// Starts a timer that expires after about 1800 cycles.
-const TIMERS: [(&str, Wait); 2] = [
-    ("one-shot", |r| {
-        // 60 ticks of 30 cycles.
-        r.apic(0x3e0, 0b1011);
-        r.apic(0x320, VECTOR);
-        r.apic(0x380, 60);
-    }),
-    ("TSC deadline", |r| {
-        r.apic(0x320, VECTOR | 2 << 17);
-        r.a.mfence().unwrap();
-        r.a.rdtsc().unwrap();
-        r.a.add(eax, 1200).unwrap();
-        r.a.mov(ecx, 0x6e0).unwrap();
-        r.a.wrmsr().unwrap();
-    }),
-];
-
-#[test]
-fn a_timer_at_any_cycle_around_the_entry_ends_the_wait() {
-    let t = topology::Machine::load("duo", &["cache.l3.size=1MiB".to_owned()]).unwrap();
-    for (timer, set) in TIMERS {
-        for (wait, body) in WAITS {
-            let role_a = |r: &mut Role<'_>| {
-                r.warm();
-                set(r);
-                let mut again = r.a.create_label();
-                r.a.mov(rbx, qword_ptr(word(2))).unwrap();
-                r.a.set_label(&mut again).unwrap();
-                r.a.dec(rbx).unwrap();
-                r.a.jne(again).unwrap();
-                sleep(r, body);
-            };
-            let rig = Rig::new(&t, 1, role_a, |_| {});
-            let outcome = |spent: u64| {
-                let run = rig.run_with(0, 0, |m| m.write_guest(word(2), &spent.to_le_bytes()));
-                let case = format!("{timer}, {wait}, {spent}");
-                assert_eq!((run.word(word(0)), run.word(IRQS)), (1, 1), "{case}");
-                assert_eq!(run.word(IRQ_RIP), rig.address("after"), "{case}");
-                let exits = run.exits(SLEEPER);
-                assert!(exits.iter().all(|e| e.cause == WakeCause::Interrupt), "{case}: {exits:?}");
-                exits.len() == 1
-            };
-            // Long ones find it expired; it changes once.
-            assert_eq!(sweep_around(1..3000, 67, outcome), 1, "{timer}, {wait}");
-        }
-    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod idle;
 mod interrupt;
 mod reset;
 mod stall;
+mod table;
 mod timed;
 mod watch;
 mod world;

@@ -3,7 +3,7 @@
 use emu_observe::WakeCause;
 use iced_x86::code_asm::*;
 
-use crate::world::{LINE, Rig, Role, STARTUP, cluster, distances, sweep_around, word};
+use crate::world::{LINE, Rig, Role, STARTUP, cluster, distances, word};
 
 const INIT: u32 = 0x4500;
 
@@ -89,38 +89,4 @@ fn a_start_up_message_without_init_is_ignored() {
     let run = rig.run(5000, 0);
     assert_eq!(run.word(word(0)), 1);
     assert_eq!(run.exits(rig.b), []);
-}
-
-#[test]
-fn init_at_any_cycle_around_the_entry_of_a_wait_restarts_the_cpu() {
-    let t = cluster();
-    for (name, b) in distances(&t) {
-        let apic_id = t.cpus[b as usize].apic_id;
-        for (what, _, body) in &DOES[3..5] {
-            let role_a = |r: &mut Role<'_>| {
-                r.send(apic_id, INIT);
-                r.spend(6000);
-                r.send(apic_id, STARTUP);
-            };
-            let role_b = |r: &mut Role<'_>| {
-                let mut again = r.a.create_label();
-                r.a.inc(qword_ptr(word(0))).unwrap();
-                r.a.cmp(qword_ptr(word(0)), 1).unwrap();
-                r.a.jne(again).unwrap();
-                r.warm();
-                r.spend(2000);
-                body(r);
-                r.a.inc(qword_ptr(word(1))).unwrap();
-                r.a.set_label(&mut again).unwrap();
-            };
-            let rig = Rig::new(&t, b, role_a, role_b);
-            let outcome = |delay: u64| {
-                let run = rig.run(delay, 0);
-                let case = format!("{what}, from {name}, delay {delay}");
-                assert_eq!((run.word(word(0)), run.word(word(1))), (2, 0), "{case}");
-                run.exits(rig.b).len() == 2
-            };
-            assert_eq!(sweep_around(0..6000, 67, outcome), 1, "{what}, from {name}");
-        }
-    }
 }

@@ -29,17 +29,17 @@ const REGION_BEGIN: i32 = 0x20;
 pub(crate) const LINE: u64 = DATA + 0x8000;
 /// Interrupts of `VECTOR` taken.
 pub(crate) const IRQS: u64 = DATA + 0x1300;
-/// Return address of the last one.
-pub(crate) const IRQ_RIP: u64 = DATA + 0x1308;
 /// Non-maskable interrupts taken.
 pub(crate) const NMIS: u64 = DATA + 0x1340;
 /// Vector + 1 of an exception that nobody expected.
 pub(crate) const FAULT: u64 = DATA + 0x1380;
+/// Count of entries of handlers that log, and from 64 bytes on: return address, vector.
+pub(crate) const LOG: u64 = DATA + 0x5000;
 /// Words that roles may use as they like, a line each.
 pub(crate) const fn word(n: u64) -> u64 {
     DATA + 0x2000 + 64 * n
 }
-/// The vector that has a handler.
+/// The vector that has a handler, mark `irq41`.
 pub(crate) const VECTOR: u32 = 0x41;
 
 /// ICR of a start-up message to the code of role `b`.
@@ -50,15 +50,15 @@ const ALL_BUT_SELF: u32 = 0xc_0000;
 pub(crate) struct Role<'a> {
     pub(crate) a: &'a mut CodeAssembler,
     is_x2apic: bool,
-    marks: &'a mut Vec<(&'static str, CodeLabel)>,
+    marks: &'a mut Vec<(String, CodeLabel)>,
 }
 
 impl Role<'_> {
     /// Names the address of the next instruction.
-    pub(crate) fn mark(&mut self, name: &'static str) {
+    pub(crate) fn mark(&mut self, name: &str) {
         let mut label = self.a.create_label();
         self.a.set_label(&mut label).unwrap();
-        self.marks.push((name, label));
+        self.marks.push((name.to_owned(), label));
         // A label needs an instruction of its own, as two may not stand at one.
         self.a.nop().unwrap();
     }
@@ -131,7 +131,8 @@ impl Role<'_> {
         self.a.lfence().unwrap();
     }
 
-    fn halt(&mut self) {
+    /// Sleeps for good.
+    pub(crate) fn halt(&mut self) {
         let mut again = self.a.create_label();
         // A label may end the role, and two do not go to one instruction.
         self.a.nop().unwrap();
@@ -169,7 +170,7 @@ pub(crate) struct Exit {
 #[derive(Clone)]
 pub(crate) struct Rig {
     pub(crate) machine: Machine,
-    marks: Vec<(&'static str, u64)>,
+    marks: Vec<(String, u64)>,
     /// The cpu of role `b`.
     pub(crate) b: CpuId,
 }
@@ -214,7 +215,7 @@ impl Run {
     /// When a cpu began its role, the delay being over.
     pub(crate) fn begins(&self, cpu: CpuId) -> SimTime {
         let mut records = self.log.0.iter().filter(|r| r.cpu == cpu);
-        let passed = records.rfind(|r| matches!(r.event, Event::Point { .. }));
+        let passed = records.find(|r| matches!(r.event, Event::Point { .. }));
         passed.expect("the role began").time + self.delays[usize::from(cpu != CpuId(0))]
     }
 
@@ -242,8 +243,22 @@ impl Rig {
         role_a: impl FnOnce(&mut Role<'_>),
         role_b: impl FnOnce(&mut Role<'_>),
     ) -> Rig {
+        let (role_a, role_b) = (marked("a", role_a), marked("b", role_b));
+        Rig::with_handlers(topology, b, role_a, role_b, handlers, &["a", "b"])
+    }
+
+    /// As `new`, with marks `a` and `b` where the roles put them, and with handlers of their own:
+    /// marks `irq` and a vector in hexadecimal, `nmi`, `fault`. The marks in `points` are points.
+    pub(crate) fn with_handlers(
+        topology: &topology::Machine,
+        b: u32,
+        role_a: impl FnOnce(&mut Role<'_>),
+        role_b: impl FnOnce(&mut Role<'_>),
+        handlers: impl FnOnce(&mut Role<'_>),
+        points: &[&str],
+    ) -> Rig {
         let whom = (topology.cpus[b as usize].apic_id, 0, 1);
-        Rig::boot(topology, b, whom, role_a, role_b)
+        Rig::boot(topology, b, whom, (role_a, role_b, handlers), points)
     }
 
     /// Boots `topology` with role `b` on all cpus but cpu 0. They share a stack.
@@ -253,34 +268,39 @@ impl Rig {
         role_b: impl FnOnce(&mut Role<'_>),
     ) -> Rig {
         let whom = (0, ALL_BUT_SELF, topology.cpus.len() as i32 - 1);
-        Rig::boot(topology, 1, whom, role_a, role_b)
+        let (role_a, role_b) = (marked("a", role_a), marked("b", role_b));
+        Rig::boot(topology, 1, whom, (role_a, role_b, handlers), &["a", "b"])
     }
 
     fn boot(
         topology: &topology::Machine,
         b: u32,
         whom: (u32, u32, i32),
-        role_a: impl FnOnce(&mut Role<'_>),
-        role_b: impl FnOnce(&mut Role<'_>),
+        (role_a, role_b, handlers): (
+            impl FnOnce(&mut Role<'_>),
+            impl FnOnce(&mut Role<'_>),
+            impl FnOnce(&mut Role<'_>),
+        ),
+        points: &[&str],
     ) -> Rig {
         let is_x2apic = topology.apic.mode == topology::ApicMode::X2apic;
         let mut assembler = CodeAssembler::new(64).unwrap();
         let mut labels = Vec::new();
         let mut role = Role { a: &mut assembler, is_x2apic, marks: &mut labels };
         start(&mut role, whom);
-        role.mark("a");
         role_a(&mut role);
         role.halt();
         start_other(&mut role);
-        role.mark("b");
         role_b(&mut role);
         role.halt();
         handlers(&mut role);
         let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
         let code = assembler.assemble_options(CODE, options).unwrap();
-        let marks: Vec<(&'static str, u64)> =
-            labels.iter().map(|(name, label)| (*name, code.label_ip(label).unwrap())).collect();
-        let image = image(topology, &code.inner.code_buffer, &marks);
+        let marks: Vec<(String, u64)> = labels
+            .into_iter()
+            .map(|(name, label)| (name, code.label_ip(&label).unwrap()))
+            .collect();
+        let image = image(topology, &code.inner.code_buffer, &marks, points);
         let mut machine = Machine::new(topology, Options::default()).unwrap();
         machine.load(&image, "").unwrap();
         let until = Until { time: SimTime::from_us(100), regions: true };
@@ -292,6 +312,16 @@ impl Rig {
     /// Address of a mark.
     pub(crate) fn address(&self, name: &str) -> u64 {
         self.marks.iter().find(|m| m.0 == name).expect("a mark").1
+    }
+
+    /// The last mark at or before an address, with a plus behind it.
+    pub(crate) fn place(&self, address: u64) -> String {
+        let before = self.marks.iter().filter(|m| m.1 <= address);
+        match before.max_by_key(|m| m.1) {
+            Some((name, at)) if *at == address => name.clone(),
+            Some((name, _)) => format!("{name}+"),
+            None => "nowhere".to_owned(),
+        }
     }
 
     /// Duration of so many cycles of the machine's clock, which is that of every core here.
@@ -314,21 +344,31 @@ impl Rig {
         delay_b: u64,
         prepare: impl FnOnce(&mut Machine),
     ) -> Run {
+        self.run_delayed(&[("a", delay_a), ("b", delay_b)], prepare)
+    }
+
+    /// As `run_with`, with a delay at any points.
+    pub(crate) fn run_delayed(
+        &self,
+        delays: &[(&str, u64)],
+        prepare: impl FnOnce(&mut Machine),
+    ) -> Run {
         let mut machine = self.machine.clone();
         prepare(&mut machine);
-        let rule = |point: &str, cycles: u64| PointRule {
+        let rule = |(point, cycles): &(&str, u64)| PointRule {
             cpu: None,
-            point: point.to_owned(),
-            action: PointAction::Delay(self.cycles(cycles)),
+            point: (*point).to_owned(),
+            action: PointAction::Delay(self.cycles(*cycles)),
         };
-        let rules = [rule("a", delay_a), rule("b", delay_b)];
+        let rules: Vec<PointRule> = delays.iter().map(rule).collect();
         machine.set_rules(&rules).unwrap();
         let mut log = Log::default();
         let time = machine.now() + SimTime::from_us(500);
         let stop = machine.run(&Until { time, regions: false }, &mut log);
-        let delays = [delay_a, delay_b].map(|cycles| self.cycles(cycles));
-        let run = Run { machine, stop, log, delays };
-        assert_eq!(run.word(FAULT), 0, "an exception; delays {delay_a}, {delay_b}");
+        let of = |name| delays.iter().find(|d| d.0 == name).map_or(0, |d| d.1);
+        let at_start = [of("a"), of("b")].map(|cycles| self.cycles(cycles));
+        let run = Run { machine, stop, log, delays: at_start };
+        assert_eq!(run.word(FAULT), 0, "an exception; {delays:?}");
         assert_eq!(run.machine.check_laws(), Ok(()));
         run.check_order();
         run
@@ -388,6 +428,14 @@ pub(crate) fn sweep_around(
     changes
 }
 
+/// A role with a mark at its first instruction.
+fn marked(name: &str, role: impl FnOnce(&mut Role<'_>)) -> impl FnOnce(&mut Role<'_>) {
+    move |r| {
+        r.mark(name);
+        role(r);
+    }
+}
+
 /// `whom`: APIC id or 0, shorthand or 0, number of cpus.
 fn start(role: &mut Role<'_>, whom: (u32, u32, i32)) {
     let (apic_id, shorthand, cpus) = whom;
@@ -411,7 +459,7 @@ fn start(role: &mut Role<'_>, whom: (u32, u32, i32)) {
 fn start_other(role: &mut Role<'_>) {
     let mut entry = role.a.create_label();
     role.a.set_label(&mut entry).unwrap();
-    role.marks.push(("other", entry));
+    role.marks.push(("other".to_owned(), entry));
     role.a.mov(eax, 0x10).unwrap();
     role.a.mov(ds, eax).unwrap();
     role.a.mov(es, eax).unwrap();
@@ -425,15 +473,13 @@ fn start_other(role: &mut Role<'_>) {
 
 /// Handlers: `VECTOR` and NMI count, everything else is a fault of the test.
 fn handlers(role: &mut Role<'_>) {
-    for (name, counter) in [("irq", IRQS), ("nmi", NMIS)] {
+    for (name, counter) in [("irq41", IRQS), ("nmi", NMIS)] {
         role.mark(name);
         for register in [rax, rcx, rdx] {
             role.a.push(register).unwrap();
         }
-        role.a.mov(rax, qword_ptr(rsp + 24)).unwrap();
-        role.a.mov(qword_ptr(IRQ_RIP), rax).unwrap();
         role.a.inc(qword_ptr(counter)).unwrap();
-        if name == "irq" {
+        if name != "nmi" {
             role.apic(0xb0, 0);
         }
         for register in [rdx, rcx, rax] {
@@ -446,7 +492,12 @@ fn handlers(role: &mut Role<'_>) {
     role.halt();
 }
 
-fn image(topology: &topology::Machine, code: &[u8], marks: &[(&'static str, u64)]) -> Image {
+fn image(
+    topology: &topology::Machine,
+    code: &[u8],
+    marks: &[(String, u64)],
+    points: &[&str],
+) -> Image {
     let at = |name: &str| marks.iter().find(|m| m.0 == name).expect("a mark").1;
     let gate = |address: u64| {
         let mut gate = [0u8; 16];
@@ -457,12 +508,9 @@ fn image(topology: &topology::Machine, code: &[u8], marks: &[(&'static str, u64)
     };
     let mut data = vec![0; 0x1010];
     for vector in 0..256 {
-        let handler = match vector {
-            2 => "nmi",
-            v if v == VECTOR as usize => "irq",
-            _ => "fault",
-        };
-        data[16 * vector..16 * vector + 16].copy_from_slice(&gate(at(handler)));
+        let named = if vector == 2 { "nmi".to_owned() } else { format!("irq{vector:x}") };
+        let handler = marks.iter().find(|m| m.0 == named).map_or_else(|| at("fault"), |m| m.1);
+        data[16 * vector..16 * vector + 16].copy_from_slice(&gate(handler));
     }
     data[0x1000..0x1002].copy_from_slice(&0xfffu16.to_le_bytes());
     data[0x1002..0x100a].copy_from_slice(&IDT.to_le_bytes());
@@ -481,13 +529,13 @@ fn image(topology: &topology::Machine, code: &[u8], marks: &[(&'static str, u64)
         segment(1, CODE, code.to_vec(), code.len() as u64),
         segment(2, DATA, data, DATA_BYTES),
     ];
-    let points = ["a", "b"].map(|name| Point { address: at(name), name: name.to_owned() });
+    let points = points.iter().map(|name| Point { address: at(name), name: (*name).to_owned() });
     Image {
         isa: topology::Isa::X86_64,
         entry: PhysAddr(CODE),
         segments,
         symbols: Symbols::default(),
-        points: points.to_vec(),
+        points: points.collect(),
         origin: None,
     }
 }
