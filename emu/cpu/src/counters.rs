@@ -9,8 +9,7 @@ pub struct CpuCounters {
     pub elided: u64,
     /// IPIs sent, counted once for each receiver.
     pub ipi_sent: u64,
-    /// IPIs that reached this cpu and were not accepted (its controller is off, or a logical
-    /// destination means others).
+    /// IPIs that reached this cpu and were not accepted: its controller is off.
     pub ipi_dropped: u64,
     /// IPIs accepted as newly pending.
     pub ipi_accepted: u64,

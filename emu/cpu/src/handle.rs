@@ -114,13 +114,13 @@ impl<I: Isa> Core<I> {
             _ => None,
         };
         if let Some(vector) = vector {
-            // Whoever a logical destination means counts itself, as the sender cannot know.
-            if matches!(signal, Signal::Interrupt { logical: Some(_), .. })
-                && received != Received::Ignored
-            {
-                self.hw.threads[j].counters.ipi_sent += 1;
+            // Whoever a logical destination means counts itself, as the sender cannot know; for
+            // all others there was no message.
+            let is_logical = matches!(signal, Signal::Interrupt { logical: Some(_), .. });
+            if !is_logical || received != Received::Ignored {
+                self.hw.threads[j].counters.ipi_sent += u64::from(is_logical);
+                self.hw.count_ipi(j, vector, received, now, t, id);
             }
-            self.hw.count_ipi(j, vector, received, now, t, id);
         }
         self.wake_if_due(j, t);
     }
