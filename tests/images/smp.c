@@ -1,8 +1,9 @@
-/* Starts all CPUs by INIT-SIPI-SIPI, lets each take interrupts, prints, exits.
+/* Starts all CPUs by INIT-SIPI-SIPI, lets each take interrupts and see stores, prints, exits.
  *
- * Question: do AP start-up, IPIs (by ID, to all others, to self), atomics and both consoles work
- * on 1 to 1024 CPUs, in xAPIC and in x2APIC mode? It takes nothing from the FDT: APs are started
- * by shorthand and tell their own APIC IDs.
+ * Question: do AP start-up, IPIs (by ID, to all, to all others, by logical cluster), stores that
+ * every CPU reads, atomics and both consoles work on 1 to 1024 CPUs, in xAPIC and in x2APIC mode?
+ * It takes nothing from the FDT: APs are started by shorthand and tell their own APIC IDs.
+ * A region begins when all are up.
  * Exit: 0 = every CPU answered, 1 = wrong counts, 2 = an exception, 3 = wrong device. */
 #include "guest.h"
 
@@ -10,6 +11,8 @@
 #define TRAMPOLINE 0x80000ull
 #define VECTOR_ONE 0x41
 #define VECTOR_ALL 0x52
+#define VECTOR_READ 0x53
+#define ROUNDS 4
 #define VECTOR_SPURIOUS 0xff
 
 #define MSR_APIC_BASE 0x1b
@@ -24,7 +27,10 @@
 #define ICR_STARTUP 0x4600u
 #define ICR_ASSERT 0x4000u
 #define ICR_ALL_BUT_SELF 0xc0000u
+#define ICR_ALL 0x80000u
+#define ICR_LOGICAL 0x800u
 #define ICR_PENDING 0x1000u
+#define REGION_BEGIN 0x20
 
 /* Start-up code, copied to TRAMPOLINE. Real mode with CS:IP = 8000:0000 at first. */
 extern const u8 trampoline_start[], trampoline_end[], trampoline_params[];
@@ -113,7 +119,14 @@ static u8 stacks[CPUS_MAX][STACK_BYTES] __attribute__((aligned(16)));
 static u32 apic_ids[CPUS_MAX];
 static u32 took_one[CPUS_MAX];
 static int is_x2apic;
-static u32 ready, ones, alls;
+static u32 ready, ones, alls, reads, wrong;
+
+/* Lines of their own: what is read, and whether it may be. */
+static struct {
+    u32 value __attribute__((aligned(64)));
+    u32 round __attribute__((aligned(64)));
+    u32 end __attribute__((aligned(64)));
+} shared;
 
 static u32 apic_read(u32 reg) {
     if (is_x2apic) return (u32)rdmsr(0x800 + (reg >> 4));
@@ -162,6 +175,16 @@ __attribute__((used)) void on_all(void) {
     apic_write(REG_EOI, 0);
 }
 
+/* Every store of the writer must reach every reader, the value before its round. */
+__attribute__((used)) void on_read(void) {
+    for (u32 round = 1; round <= ROUNDS; round++) {
+        while (__atomic_load_n(&shared.round, __ATOMIC_ACQUIRE) != round) pause();
+        if (__atomic_load_n(&shared.value, __ATOMIC_RELAXED) != 77 * round) wrong = 1;
+        __atomic_fetch_add(&reads, 1, __ATOMIC_SEQ_CST);
+    }
+    apic_write(REG_EOI, 0);
+}
+
 /* Entry of an interrupt: five words are on the stack, nine registers make it fourteen. */
 #define ENTRY(name)                                                              \
     extern const u8 name##_entry[];                                              \
@@ -175,6 +198,7 @@ __attribute__((used)) void on_all(void) {
 
 ENTRY(on_one);
 ENTRY(on_all);
+ENTRY(on_read);
 
 extern const u8 spurious_entry[];
 __asm__(".pushsection .text, \"ax\"\nspurious_entry:\n    iretq\n.popsection\n");
@@ -208,10 +232,18 @@ static void load_idt(void) {
 
 static void enable_apic(void) { apic_write(REG_SVR, 0x100 | VECTOR_SPURIOUS); }
 
+/* The APIC and CPUID tell the same ID. */
+static void check_id(void) {
+    u32 leaf[4];
+    cpuid(0xb, 0, leaf);
+    if (leaf[3] != apic_id()) wrong = 1;
+}
+
 __attribute__((noreturn)) static void ap_main(u32 index) {
     load_idt();
     enable_apic();
     if (index < CPUS_MAX) apic_ids[index] = apic_id();
+    check_id();
     __atomic_fetch_add(&ready, 1, __ATOMIC_SEQ_CST);
     for (;;) __asm__ volatile("sti; hlt" ::: "memory");
 }
@@ -237,13 +269,35 @@ static void start_aps(void) {
     send(0, ICR_ALL_BUT_SELF | ICR_STARTUP | TRAMPOLINE >> 12);
 }
 
+/* All CPUs by logical clusters of 16 (x2APIC), each cluster once. */
+static void send_to_clusters(u32 cpus) {
+    static u8 has_sent[0x10000];
+    for (u32 i = 0; i < cpus; i++) {
+        u32 cluster = apic_ids[i] >> 4;
+        if (has_sent[cluster]) continue;
+        has_sent[cluster] = 1;
+        send(cluster << 16 | 0xffff, ICR_ASSERT | ICR_LOGICAL | VECTOR_ALL);
+    }
+}
+
+/* One writer, all others readers, in rounds. */
+static void store_for_all(u32 cpus) {
+    if (cpus > 1) send(0, ICR_ALL_BUT_SELF | ICR_ASSERT | VECTOR_READ);
+    for (u32 round = 1; round <= ROUNDS; round++) {
+        __atomic_store_n(&shared.value, 77 * round, __ATOMIC_RELAXED);
+        __atomic_store_n(&shared.round, round, __ATOMIC_RELEASE);
+        wait_for(&reads, round * (cpus - 1));
+    }
+}
+
 static int has_all_answered(u32 cpus) {
     for (u32 i = 0; i < cpus; i++) {
         if (took_one[i] != 1) return 0;
         for (u32 j = 0; j < i; j++)
             if (apic_ids[i] == apic_ids[j]) return 0;
     }
-    return ones == cpus && alls == cpus - 1;
+    u32 broadcasts = is_x2apic ? 3 : 2;
+    return !wrong && ones == cpus && alls == broadcasts * cpus - 1;
 }
 
 void run(void) {
@@ -253,20 +307,30 @@ void run(void) {
     for (int vector = 0; vector < 32; vector++) set_gate(vector, exception_entry);
     set_gate(VECTOR_ONE, on_one_entry);
     set_gate(VECTOR_ALL, on_all_entry);
+    set_gate(VECTOR_READ, on_read_entry);
     set_gate(VECTOR_SPURIOUS, spurious_entry);
     for (u32 i = 0; i < CPUS_MAX; i++) apic_ids[i] = 0xffffffff;
     load_idt();
     enable_apic();
     apic_ids[0] = apic_id();
+    check_id();
     if (cpus > 1) start_aps();
     wait_for(&ready, cpus - 1);
+    test_write(REGION_BEGIN, 1);
     __asm__ volatile("sti" ::: "memory");
 
-    /* Each CPU by its own ID, this one too, then all others at once. */
+    /* Each CPU by its own ID, this one too, then all others, all, and all by clusters. */
     for (u32 i = 0; i < cpus; i++) send(apic_ids[i], ICR_ASSERT | VECTOR_ONE);
     wait_for(&ones, cpus);
     if (cpus > 1) send(0, ICR_ALL_BUT_SELF | ICR_ASSERT | VECTOR_ALL);
     wait_for(&alls, cpus - 1);
+    send(0, ICR_ALL | ICR_ASSERT | VECTOR_ALL);
+    wait_for(&alls, 2 * cpus - 1);
+    if (is_x2apic) {
+        send_to_clusters(cpus);
+        wait_for(&alls, 3 * cpus - 1);
+    }
+    store_for_all(cpus);
 
     print("smp: ");
     print_number(cpus);

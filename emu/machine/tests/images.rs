@@ -100,33 +100,6 @@ fn run(by: &guest::Toolchain, topology: &Machine, name: &str, flags: &[&str], us
     Run { stop, console, reports: reports.0, machine, image }
 }
 
-#[test]
-fn a_c_guest_starts_and_interrupts_every_cpu() {
-    let machines = [
-        ("smp-1", 1, "xapic"),
-        ("duo", 2, "xapic"),
-        ("smp-65", 65, "xapic"),
-        ("smp-255", 255, "xapic"),
-        ("smp-256", 256, "x2apic"),
-        ("smp-257", 257, "x2apic"),
-        ("epyc-7763-2s", 256, "x2apic"),
-        ("epyc-9654-2s", 384, "x2apic"),
-    ];
-    for toolchain in guest::toolchains() {
-        for (machine, cpus, mode) in machines {
-            let r = run(&toolchain, &load(machine), "smp", &[], 1_000_000);
-            let case = format!("{machine} by {}: {}", toolchain.name(), r.console);
-            assert_eq!(r.stop, Stop::Exit { code: 0 }, "{case}");
-            let wanted = format!("smp: {cpus} cpus in {mode} mode, {cpus} answered\nsmp: passed\n");
-            assert_eq!(r.console, wanted, "{case}");
-            assert_eq!(r.reports, [], "{case}");
-            // One to each, one from the first to all others, start-up messages aside.
-            let sent: u64 = (0..cpus).map(|c| r.machine.counters(CpuId(c)).ipi_sent).sum();
-            assert_eq!(sent, u64::from(2 * cpus - 1), "{case}");
-        }
-    }
-}
-
 /// Ends of guests by name, flags, machine and time limit in us.
 fn check_end(
     name: &str,

@@ -1,4 +1,5 @@
 //! Builds the freestanding guests of `tests/images` with the C compiler of the host system.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
