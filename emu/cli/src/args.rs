@@ -8,6 +8,9 @@ use clap_complete::Shell;
 /// Machine of the benches, where none is named.
 pub(crate) const BENCH_MACHINE: &str = "epyc-7763-2s";
 
+/// Most seeds of a bench; each keeps what it measured until the report.
+const SEEDS_MAX: u64 = 10_000;
+
 /// Emulates multicore machines at cycle level and says what crossing from one CPU to another
 /// costs: an interrupt, a cache line, a wake from an idle state.
 #[derive(Debug, Parser)]
@@ -179,7 +182,8 @@ pub(crate) struct IpistormArgs {
     #[arg(long, value_name = "KEY=A,B,...")]
     pub(crate) vary: Vec<String>,
     /// Number of seeds, each measured on a fork of the same boot.
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     pub(crate) seeds: u64,
     /// First seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]

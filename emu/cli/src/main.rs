@@ -1,50 +1,5 @@
-//! The `crosscall` command: parse, dispatch, map the result to an exit code.
-//!
-//! Reading order: `args` (what can be typed), then one file of `command` for each of them.
-//! Results go to stdout, errors and progress to stderr. Exit codes: 0 the guest passed, 1 it
-//! reported failure, 2 bad input, 3 no cpu can ever run again, 4 guest fault, 5 a limit was
-//! reached, 101 a bug of the model.
+//! The binary `crosscall`; all of it is in the library beside.
 
-mod args;
-mod bug;
-mod clock;
-mod command;
-mod meaning;
-mod output;
-mod progress;
-mod table;
-
-use std::process::ExitCode;
-
-use clap::Parser;
-use emu_lab::LabError;
-
-use crate::args::{Args, Command};
-use crate::output::Failure;
-
-fn main() -> ExitCode {
-    bug::install_hook();
-    let args = Args::parse();
-    let result = match &args.command {
-        Command::Run(run) => command::run::run(run),
-        Command::Bench(bench) => command::bench::run(bench),
-        Command::Machine(machine) => command::machine::run(machine),
-        Command::Test(test) => command::test::run(test),
-        Command::Completions { shell } => command::generate::completions(*shell),
-        Command::Man => command::generate::man(),
-    };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        // Whoever read the results has enough of them.
-        Err(Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            output::print_error(&failure);
-            match failure {
-                Failure::Lab(error) => ExitCode::from(error.exit_code()),
-                Failure::Output(_) => ExitCode::from(LabError::input("").exit_code()),
-            }
-        }
-    }
+fn main() -> std::process::ExitCode {
+    emu_cli::main()
 }

@@ -63,7 +63,7 @@ pub(crate) fn print_error(failure: &Failure) {
 }
 
 /// Joins an error and its sources; what spans several lines begins on a line of its own.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

@@ -139,6 +139,13 @@ fn spread_out(pairs: &[(usize, usize)], count: usize) -> Vec<(usize, usize)> {
     (0..count).map(|n| pairs[(2 * n + 1) * pairs.len() / (2 * count)]).collect()
 }
 
+/// Checks that a request can be met, up to where a machine would boot.
+///
+/// Errors: `Input` for settings that do not work.
+pub fn check(request: &Request) -> Result<(), LabError> {
+    machines::load(&request.machine, &request.set).map(|m| drop(choose(&m, request.pairs)))
+}
+
 /// Runs the bench.
 ///
 /// Errors: `Input` for settings that do not work, `Ended` and `Laws` from the runs.

@@ -17,8 +17,8 @@ const COUNTERS_MAX: u64 = 1024;
 const NAMES_BYTES_MAX: u64 = 1 << 16;
 /// Most series of samples.
 const SERIES_MAX: u64 = 1 << 16;
-/// Most values of one series.
-const VALUES_MAX: u64 = 1 << 24;
+/// Most values of all series together.
+const VALUES_MAX: u64 = 1 << 26;
 
 /// Returns the machine-kept counters of a cpu with their names; times are in ps.
 #[must_use]
@@ -112,7 +112,9 @@ impl Counters {
     #[must_use]
     pub fn sum(&self, name: &str) -> Option<u64> {
         let at = self.position(name)?;
-        Some(self.values.iter().filter_map(|cpu| cpu.get(at)).sum())
+        let values = self.values.iter().filter_map(|cpu| cpu.get(at));
+        // What a guest counts is its own affair.
+        Some(values.fold(0, |sum, value| sum.saturating_add(*value)))
     }
 
     /// Returns what was counted since `earlier`; levels and maxima stay as they are now.
@@ -183,6 +185,11 @@ fn read_guest_counters<R: Rig>(rig: &R) -> Result<Option<GuestCounters>, LabErro
         .take(usize::try_from(header.counters).unwrap_or(0))
         .map(|name| String::from_utf8_lossy(name).into_owned())
         .collect();
+    if names.len() as u64 != header.counters {
+        let (found, wanted) = (names.len(), header.counters);
+        let text = format!("the image names {found} of its {wanted} counters; it must name all");
+        return Err(LabError::input(text));
+    }
     let blocks = word_list(rig, header.blocks, header.cpus);
     let mut blocks: Vec<Vec<u64>> =
         blocks.into_iter().map(|block| word_list(rig, block, header.counters)).collect();
@@ -211,18 +218,59 @@ pub fn read_samples<R: Rig>(rig: &R) -> Result<Vec<Series>, LabError> {
     let header = words::<R, { SAMPLES_HEADER_BYTES / 8 }>(rig, address);
     let Some(header) = SamplesHeader::from_words(header) else { return Ok(Vec::new()) };
     bounded("series of samples", header.series, SERIES_MAX)?;
-    let mut all = Vec::new();
-    for n in 0..header.series {
-        let at = header.table + n * SAMPLE_SERIES_BYTES as u64;
+    let read = |n: u64| {
+        // Memory ends far below where an address would wrap; what lies behind it reads 0.
+        let at = header.table.wrapping_add(n * SAMPLE_SERIES_BYTES as u64);
         let series = SampleSeries::from_words(words::<R, { SAMPLE_SERIES_BYTES / 8 }>(rig, at));
-        let Some(kind) = SampleKind::from_value(series.kind) else { continue };
-        let count = bounded("samples of a series", series.count.min(series.capacity), VALUES_MAX)?;
-        all.push(Series {
-            kind,
-            cpu: usize::try_from(series.cpu).unwrap_or(usize::MAX),
-            peer: usize::try_from(series.peer).unwrap_or(usize::MAX),
-            values: word_list(rig, series.values, count),
-        });
+        let kind = SampleKind::from_value(series.kind)?;
+        Some((kind, series.count.min(series.capacity), series))
+    };
+    let all: Vec<_> = (0..header.series).filter_map(read).collect();
+    let total = all.iter().fold(0, |total: u64, (_, count, _)| total.saturating_add(*count));
+    bounded("number of samples", total, VALUES_MAX)?;
+    let series = all.into_iter().map(|(kind, count, series)| Series {
+        kind,
+        cpu: usize::try_from(series.cpu).unwrap_or(usize::MAX),
+        peer: usize::try_from(series.peer).unwrap_or(usize::MAX),
+        values: word_list(rig, series.values, count),
+    });
+    Ok(series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use guests_abi::block::{COUNTERS_MAGIC, SAMPLES_MAGIC};
+
+    use super::*;
+    use crate::fake::rig_with;
+
+    /// Two series of so many values each, at the same place.
+    fn samples(table: u64, count: u64) -> Result<Vec<Series>, LabError> {
+        let series = [1, 0, 1, count, count, 0x9000];
+        read_samples(&rig_with(&[SAMPLES_MAGIC, 2, table], &[series, series].concat()))
     }
-    Ok(all)
+
+    #[test]
+    fn blocks_that_lie_about_their_size_are_refused_before_memory_is_taken() {
+        assert_eq!(samples(0x8000, 2).map(|all| all.len()), Ok(2));
+        assert_eq!(samples(u64::MAX - 7, 2).map(|all| all.len()), Ok(0), "no such memory");
+        for count in [1 << 26, u64::MAX] {
+            let error = samples(0x8000, count).expect_err("too many").to_string();
+            assert!(error.ends_with("at most 67108864 is possible"), "{error}");
+        }
+    }
+
+    #[test]
+    fn counters_have_a_name_each_and_sums_that_do_not_wrap() {
+        let read = |counters, names_bytes| {
+            let header = [COUNTERS_MAGIC, counters, 0x8030, names_bytes, 2, 0x8000];
+            // Two addresses of blocks, a block, and `a`, `b`.
+            let words = [0x8010, 0x8010, u64::MAX, 7, 0, 0, u64::from_le_bytes(*b"a\0b\0\0\0\0\0")];
+            Counters::read(&rig_with(&header, &words))
+        };
+        let counters = read(2, 3).expect("a name each");
+        assert_eq!((counters.sum("a"), counters.sum("b")), (Some(u64::MAX), Some(14)));
+        let error = read(3, 3).expect_err("a name is missing").to_string();
+        assert_eq!(error, "the image names 2 of its 3 counters; it must name all");
+    }
 }

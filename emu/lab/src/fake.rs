@@ -35,6 +35,16 @@ pub(crate) fn counters_of(pairs: &[(&str, u64)]) -> Counters {
     counters
 }
 
+/// Makes a machine of two cpus with this header of counters and samples, and words at 0x8000.
+pub(crate) fn rig_with(header: &[u64], words: &[u64]) -> FakeRig {
+    let mut rig =
+        FakeRig { cpus: 2, machine: vec![CpuCounters::default(); 2], ..FakeRig::default() };
+    rig.put(COUNTERS_AT, header);
+    rig.put(SAMPLES_AT, header);
+    rig.put(0x8000, words);
+    rig
+}
+
 /// The fake.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeRig {
@@ -221,7 +231,7 @@ impl Rig for FakeRig {
     }
 
     fn read_guest(&self, address: u64, len: usize) -> Vec<u8> {
-        let bytes = (address..).take(len);
+        let bytes = (0..len as u64).map(|n| address.wrapping_add(n));
         bytes.map(|at| self.memory.get(&at).copied().unwrap_or(0)).collect()
     }
 

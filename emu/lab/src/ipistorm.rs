@@ -229,6 +229,13 @@ fn number(switches: &Switches, key: &str) -> u64 {
     switches.get(key).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
+/// Checks that a request can be met, up to where a machine would boot.
+///
+/// Errors: `Input` for settings that do not work.
+pub fn check(request: &Request) -> Result<(), LabError> {
+    plan(request).map(drop)
+}
+
 /// Loads the machine and fixes the command line of every variant.
 fn plan(request: &Request) -> Result<Vec<Plan>, LabError> {
     let mut dimensions = request.vary.clone();
@@ -252,7 +259,7 @@ fn plan(request: &Request) -> Result<Vec<Plan>, LabError> {
         let variant = Variant { label, machine, bootargs: switches.bootargs() };
         Ok(Plan { cell, name, tsc_khz, variant })
     };
-    cells(&dimensions).into_iter().map(plan).collect()
+    cells(&dimensions)?.into_iter().map(plan).collect()
 }
 
 fn check_cpus(request: &Request, machine: &Machine, switches: &Switches) -> Result<(), LabError> {

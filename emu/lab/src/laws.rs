@@ -35,7 +35,7 @@ fn side(counters: &Counters, names: &[&str]) -> (u64, String) {
     let values = names.iter().map(|name| term(counters, name));
     let texts: Vec<String> =
         names.iter().map(|name| format!("{name} {}", term(counters, name))).collect();
-    (values.sum(), texts.join(" + "))
+    (values.fold(0, u64::saturating_add), texts.join(" + "))
 }
 
 fn equal(counters: &Counters, law: &'static str, left: &[&str], right: &[&str]) -> Option<Breach> {

@@ -158,9 +158,22 @@ impl Cell {
     }
 }
 
+/// Most cells of a cross product; each is a machine that boots.
+const CELLS_MAX: usize = 1024;
+
 /// Returns the cross product; the first dimension changes slowest.
-#[must_use]
-pub fn cells(dimensions: &[Dimension]) -> Vec<Cell> {
+///
+/// Errors: `Input` for more than 1024 cells.
+pub fn cells(dimensions: &[Dimension]) -> Result<Vec<Cell>, LabError> {
+    let count = dimensions.iter().fold(1, |n: usize, d| n.saturating_mul(d.values.len()));
+    if count > CELLS_MAX {
+        let keys: Vec<&str> = dimensions.iter().map(|dimension| dimension.key.as_str()).collect();
+        let keys = keys.join(", ");
+        return Err(LabError::input(format!(
+            "varying {keys} gives {count} combinations, at most {CELLS_MAX} are possible; \
+             vary less at once"
+        )));
+    }
     let mut cells = vec![Cell::default()];
     for dimension in dimensions {
         let prefix = if dimension.side == Side::Machine { "machine." } else { "" };
@@ -174,7 +187,7 @@ pub fn cells(dimensions: &[Dimension]) -> Vec<Cell> {
         let product = cells.iter().flat_map(|cell| values.iter().map(move |v| with(cell, v)));
         cells = product.collect();
     }
-    cells
+    Ok(cells)
 }
 
 #[cfg(test)]
@@ -185,7 +198,7 @@ mod tests {
     fn the_cross_product_keeps_the_order_of_its_dimensions() {
         let dimensions = ["machine.idle.c1.exit.store=80ns,1us", "call_idle=revert,sm_idle"]
             .map(|text| Dimension::parse(text).expect("dimension"));
-        let cells = cells(&dimensions);
+        let cells = cells(&dimensions).expect("few");
         let labels: Vec<String> = cells.iter().map(Cell::label).collect();
         assert_eq!(labels[1], "machine.idle.c1.exit.store=80ns call_idle=sm_idle");
         assert_eq!(labels.len(), 4);

@@ -133,8 +133,13 @@ impl Phys {
 
     /// Copies bytes out, across pages.
     pub fn read_bytes(&self, pa: PhysAddr, out: &mut [u8]) {
-        for (i, b) in out.iter_mut().enumerate() {
-            *b = self.load(PhysAddr(pa.0.wrapping_add(i as u64)), 1) as u8;
+        let (mut at, mut rest) = (pa.0, out);
+        while !rest.is_empty() {
+            // Up to the end of a word, which no line divides.
+            let len = (8 - (at & 7)).min(rest.len() as u64);
+            let (word, after) = rest.split_at_mut(len as usize);
+            word.copy_from_slice(&self.load(PhysAddr(at), len as u8).to_le_bytes()[..len as usize]);
+            (at, rest) = (at.wrapping_add(len), after);
         }
     }
 

@@ -1,7 +1,7 @@
 //! `bench ipistorm`, `bench c2c`, `bench speed`.
 
 use emu_lab::ipistorm::{self, Distribution, Group, LedgerLine, Row};
-use emu_lab::{IPISTORM_PAIRS, KERNEL, Setting, c2c, fit, speed};
+use emu_lab::{IPISTORM_PAIRS, KERNEL, LabError, Setting, c2c, fit, speed};
 use emu_machine::Machine;
 
 use crate::args::{BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
@@ -20,7 +20,16 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
     }
 }
 
-fn ipistorm(args: &IpistormArgs) -> Outcome {
+/// Reads what the command means, up to where a machine would boot.
+pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
+    match command {
+        BenchCommand::Ipistorm(args) => ipistorm::check(&ipistorm_request(args)?),
+        BenchCommand::C2c(args) => c2c::check(&c2c_request(args)?),
+        BenchCommand::Speed(_) => Ok(()),
+    }
+}
+
+fn ipistorm_request(args: &IpistormArgs) -> Result<ipistorm::Request<'static>, LabError> {
     let flags = [
         ("numipi", args.numipi.to_string()),
         ("single", args.single.to_string()),
@@ -29,18 +38,22 @@ fn ipistorm(args: &IpistormArgs) -> Outcome {
         ("wait", args.wait.to_string()),
         ("warmup", args.warmup.to_string()),
     ];
-    let request = ipistorm::Request {
+    Ok(ipistorm::Request {
         machine: args.machine.clone(),
         set: args.on.set.clone(),
         cpus: args.on.cpus,
         switches: meaning::switches(&flags, &args.guest)?,
         vary: meaning::dimensions(&args.vary)?,
-        seeds: (0..args.seeds.max(1)).map(|n| args.seed.wrapping_add(n)).collect(),
+        seeds: (0..args.seeds).map(|n| args.seed.wrapping_add(n)).collect(),
         limit: meaning::time("--limit", &args.limit)?,
         jobs: meaning::jobs(args.frame.jobs),
         ledger: args.ledger,
         image: KERNEL,
-    };
+    })
+}
+
+fn ipistorm(args: &IpistormArgs) -> Outcome {
+    let request = ipistorm_request(args)?;
     let report = ipistorm::run::<Machine>(&request, &Bar::new())?;
     match args.frame.format {
         Format::Text => print(&ipistorm_text(&report))?,
@@ -165,8 +178,8 @@ pub(crate) fn ledger_table(lines: &[LedgerLine]) -> String {
     table(&header, &lines.iter().map(row).collect::<Vec<_>>(), 2)
 }
 
-fn c2c(args: &C2cArgs) -> Outcome {
-    let request = c2c::Request {
+fn c2c_request(args: &C2cArgs) -> Result<c2c::Request<'static>, LabError> {
+    Ok(c2c::Request {
         machine: args.machine.clone(),
         set: args.set.clone(),
         switches: meaning::switches(&[], &args.guest)?,
@@ -175,7 +188,11 @@ fn c2c(args: &C2cArgs) -> Outcome {
         limit: meaning::time("--limit", &args.limit)?,
         jobs: meaning::jobs(args.frame.jobs),
         image: KERNEL,
-    };
+    })
+}
+
+fn c2c(args: &C2cArgs) -> Outcome {
+    let request = c2c_request(args)?;
     if args.fit {
         return fit(&request, args.frame.format);
     }

@@ -33,6 +33,19 @@ fn list() -> Outcome {
     Ok(0)
 }
 
+/// Loads the machines that a command names.
+///
+/// Errors: `Input` with every fault of the first that has some.
+pub(crate) fn check_names(command: &MachineCommand) -> Result<(), LabError> {
+    match command {
+        MachineCommand::List => Ok(()),
+        MachineCommand::Show { machine, set } => load_machine(machine, set).map(drop),
+        MachineCommand::Check { machines } => {
+            machines.iter().try_for_each(|name| load_machine(name, &[]).map(drop))
+        }
+    }
+}
+
 fn check(names: &[String]) -> Outcome {
     let mut faults = Vec::new();
     for name in names {

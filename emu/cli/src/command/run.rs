@@ -68,7 +68,10 @@ fn image(path: &Path) -> Result<Vec<u8>, LabError> {
     std::fs::read(path).map_err(|error| LabError::input(format!("{}: {error}", path.display())))
 }
 
-fn request<'a>(args: &RunArgs, bytes: &'a [u8]) -> Result<Request<'a>, LabError> {
+/// What the command asks for, but for the image's being one.
+///
+/// Errors: `Input` for what cannot be meant.
+pub(crate) fn request<'a>(args: &RunArgs, bytes: &'a [u8]) -> Result<Request<'a>, LabError> {
     let machine = load_machine(&args.machine, &args.on.set)?;
     emu_lab::cpu_count(&machine, args.on.cpus)?;
     let switches = meaning::switches(&[], &args.guest)?;

@@ -5,25 +5,12 @@ use emu_machine::Machine;
 
 use crate::args::{Format, TestArgs};
 use crate::meaning;
-use crate::output::{Failure, Outcome, print, print_json};
+use crate::output::{Outcome, print, print_json};
 use crate::progress::Bar;
 
 /// Runs the command.
 pub(crate) fn run(args: &TestArgs) -> Outcome {
-    let mut cases = scenario::load_dir(&args.dir, &args.guest)?;
-    let is_named = |names: &[String], name: &str| {
-        names.is_empty() || names.iter().any(|wanted| wanted == name)
-    };
-    cases.retain(|case| is_named(&args.id, &case.id) && is_named(&args.machine, &case.machine));
-    if cases.is_empty() {
-        return Err(Failure::Lab(LabError::input("no scenario matches --id and --machine")));
-    }
-    let request = scenario::Request {
-        cases,
-        image: KERNEL,
-        limit: meaning::time("--limit", &args.limit)?,
-        jobs: meaning::jobs(args.frame.jobs),
-    };
+    let request = request(args)?;
     let report = scenario::run::<Machine>(&request, &Bar::new())?;
     match args.frame.format {
         Format::Text => print(&text(&report, args.verbose))?,
@@ -31,6 +18,22 @@ pub(crate) fn run(args: &TestArgs) -> Outcome {
         Format::Csv => print(&scenario::csv(&report))?,
     }
     Ok(u8::from(report.failed > 0))
+}
+
+/// What the command asks for.
+///
+/// Errors: `Input` for what cannot be meant, and faults of the scenario files.
+pub(crate) fn request(args: &TestArgs) -> Result<scenario::Request<'static>, LabError> {
+    let limit = meaning::time("--limit", &args.limit)?;
+    let mut cases = scenario::load_dir(&args.dir, &args.guest)?;
+    let is_named = |names: &[String], name: &str| {
+        names.is_empty() || names.iter().any(|wanted| wanted == name)
+    };
+    cases.retain(|case| is_named(&args.id, &case.id) && is_named(&args.machine, &case.machine));
+    if cases.is_empty() {
+        return Err(LabError::input("no scenario matches --id and --machine"));
+    }
+    Ok(scenario::Request { cases, image: KERNEL, limit, jobs: meaning::jobs(args.frame.jobs) })
 }
 
 fn text(report: &scenario::Report, verbose: bool) -> String {

@@ -295,7 +295,7 @@ impl ScenarioText {
                 rules: self.rules.iter().map(RuleText::rule).collect::<Result<_, _>>()?,
             })
         };
-        cells(&dimensions).into_iter().map(case).collect()
+        cells(&dimensions)?.into_iter().map(case).collect()
     }
 
     /// Collects the comparisons whose condition holds for these switches.
