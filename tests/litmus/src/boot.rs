@@ -7,7 +7,7 @@ use iced_x86::code_asm::*;
 use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 
 /// Page of the trampoline; the guest contract keeps it free.
-pub(crate) const TRAMPOLINE: u64 = 0x8_0000;
+pub const TRAMPOLINE: u64 = 0x8_0000;
 /// Parameters in that page: GDT register, CR3, where to go, how many have come.
 const GDTR: u64 = TRAMPOLINE + 0x100;
 const CR3: u64 = TRAMPOLINE + 0x110;
@@ -23,7 +23,9 @@ const ICR_INIT: u32 = 0x4500;
 const ICR_STARTUP: u32 = 0x4600;
 
 /// Returns the bytes of the trampoline page up to its parameters.
-pub(crate) fn trampoline() -> Result<Vec<u8>, IcedError> {
+///
+/// Errors: what the assembler says; a bug here. So it is with the others.
+pub fn trampoline() -> Result<Vec<u8>, IcedError> {
     // The last instruction of the first part is a far jump to the second; its length is fixed.
     let long_mode = |from: usize| (TRAMPOLINE as usize + from) as u32;
     let mut bytes = real_mode(0)?;
@@ -63,7 +65,7 @@ fn real_mode(long_mode: u32) -> Result<Vec<u8>, IcedError> {
 }
 
 /// Emits what cpu 0 does before it starts others.
-pub(crate) fn prepare(a: &mut CodeAssembler) -> Result<(), IcedError> {
+pub fn prepare(a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.mov(ebx, TRAMPOLINE as u32)?;
     a.sgdt(ptr(rbx + (GDTR - TRAMPOLINE) as i32))?;
     a.mov(rax, cr3)?;
@@ -71,7 +73,7 @@ pub(crate) fn prepare(a: &mut CodeAssembler) -> Result<(), IcedError> {
 }
 
 /// Emits the start of one cpu at `target`; it waits until that cpu, the `nth` from 1, has come.
-pub(crate) fn start(
+pub fn start(
     a: &mut CodeAssembler,
     apic_id: u32,
     is_x2apic: bool,

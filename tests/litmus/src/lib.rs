@@ -10,7 +10,7 @@
 //! `guest` and `boot` (the image), `run` (on the machine), `corpus` (where tests come from),
 //! `report`.
 
-mod boot;
+pub mod boot;
 pub mod condition;
 pub mod corpus;
 pub mod guest;

@@ -1,6 +1,7 @@
 //! `cargo xtask <task>`: project tasks. Each task is a module with one `run`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
+mod fuzz;
 mod guests;
 
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 type Task = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
 const TASKS: &[Task] = &[
+    ("fuzz", "run fuzz targets: [TARGET|all] [RUNS] [FLAG OF LIBFUZZER...]", fuzz::run),
     ("guests", "build the guest images; --check: only compare their hashes", guests::run),
     ("tidy", "check the rules of ARCHITECTURE.md that no compiler sees", tools_xtask::tidy::run),
 ];
