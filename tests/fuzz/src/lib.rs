@@ -19,9 +19,6 @@ mod topology_file;
 mod world;
 mod x86_stream;
 
-#[path = "../../../emu/machine/tests/common/laws.rs"]
-mod laws;
-
 /// A target: its name, which is the folder of its inputs, and the function.
 pub struct Target {
     /// Name.

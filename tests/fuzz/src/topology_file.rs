@@ -46,7 +46,7 @@ fn use_machine(topology: &topology::Machine) {
     }
     let stop = machine.run(&Until { time: TIME, regions: false }, &mut ());
     assert!(matches!(stop, Stop::TimeLimit | Stop::Stalled), "{stop:?}");
-    crate::laws::check(&machine);
+    assert_eq!(machine.check_laws(), Ok(()));
 }
 
 /// Cpu 0 stores, wakes all others at a page of zeros, and waits.

@@ -119,7 +119,7 @@ fn end(booted: &Machine, input: &Input<'_>) -> End {
     let (mut machine, until) = load(booted, input);
     let mut log = Log::default();
     let stop = machine.run(&until, &mut log);
-    crate::laws::check(&machine);
+    assert_eq!(machine.check_laws(), Ok(()));
     let cpus = [CpuId(0), CpuId(1)];
     let counters = |cpu| CpuCounters { elided: 0, ..machine.counters(cpu) };
     End {
@@ -140,7 +140,7 @@ pub(crate) fn run(data: &[u8]) {
     if !input.is_compared {
         let (mut machine, until) = load(plain, &input);
         machine.run(&until, &mut ());
-        return crate::laws::check(&machine);
+        return assert_eq!(machine.check_laws(), Ok(()));
     }
     let other = OTHER.get_or_init(|| {
         let shuffled = Options { elide_spins: false, shuffle_host: Some(1), ..Options::default() };
