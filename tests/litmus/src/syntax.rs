@@ -200,6 +200,11 @@ fn finish(
     condition.collect(&mut observed);
     observed.sort_unstable();
     observed.dedup();
+    let is_foreign = |o: &&Observed| matches!(**o, Observed::Register(t, _) if t >= threads.len());
+    if let Some(Observed::Register(thread, _)) = observed.iter().find(is_foreign) {
+        let last = threads.len().saturating_sub(1);
+        return Err(format!("a register of P{thread} is observed; threads are P0 to P{last}"));
+    }
     // herd orders variables by name, behind the registers.
     let by_name = |o: &Observed| match *o {
         Observed::Register(t, r) => (t, r, String::new()),
@@ -221,4 +226,23 @@ fn finish(
         observed,
         stated,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    /// The message for a test of one store with this end.
+    fn refusal(end: &str) -> String {
+        let text = format!("X86_64 t\n{{ }}\n P0 ;\n movl $1,(x) ;\n{end}\n");
+        super::parse(&text).expect_err(end).to_string()
+    }
+
+    #[test]
+    fn a_clause_names_threads_that_are_there_and_is_not_nested_without_end() {
+        let foreign = "line 0: a register of P2 is observed; threads are P0 to P0";
+        assert_eq!(refusal("exists (2:rax=1)"), foreign);
+        assert_eq!(refusal("locations [2:rax;]\nexists (x=1)"), foreign);
+        let deep = "line 0: the clause is nested deeper than 64";
+        assert_eq!(refusal(&format!("exists {}", "(".repeat(100_000))), deep);
+        assert_eq!(refusal(&format!("exists {}", "~".repeat(100_000))), deep);
+    }
 }

@@ -4,6 +4,9 @@ use super::{Scope, instruction};
 use crate::condition::{Condition, Quantifier};
 use crate::program::Observed;
 
+/// Deepest nesting of a clause; each level takes stack.
+const DEPTH_MAX: usize = 64;
+
 /// Reads `exists (...)`, `~exists (...)` or `forall (...)`.
 pub(super) fn parse(text: &str, scope: &mut Scope) -> Result<(Quantifier, Condition), String> {
     let kinds = [
@@ -16,7 +19,7 @@ pub(super) fn parse(text: &str, scope: &mut Scope) -> Result<(Quantifier, Condit
         .find_map(|(word, q)| text.trim().strip_prefix(word).map(|rest| (*q, rest)))
         .ok_or_else(|| format!("`{text}` is no final clause"))?;
     let mut rest = formula.trim();
-    let condition = disjunction(&mut rest, scope)?;
+    let condition = disjunction(&mut rest, scope, 0)?;
     if rest.is_empty() {
         Ok((quantifier, condition))
     } else {
@@ -24,28 +27,31 @@ pub(super) fn parse(text: &str, scope: &mut Scope) -> Result<(Quantifier, Condit
     }
 }
 
-fn disjunction(rest: &mut &str, scope: &mut Scope) -> Result<Condition, String> {
-    let mut parts = vec![conjunction(rest, scope)?];
+fn disjunction(rest: &mut &str, scope: &mut Scope, depth: usize) -> Result<Condition, String> {
+    let mut parts = vec![conjunction(rest, scope, depth)?];
     while take(rest, "\\/") {
-        parts.push(conjunction(rest, scope)?);
+        parts.push(conjunction(rest, scope, depth)?);
     }
     Ok(if parts.len() == 1 { parts.remove(0) } else { Condition::Or(parts) })
 }
 
-fn conjunction(rest: &mut &str, scope: &mut Scope) -> Result<Condition, String> {
-    let mut parts = vec![atom(rest, scope)?];
+fn conjunction(rest: &mut &str, scope: &mut Scope, depth: usize) -> Result<Condition, String> {
+    let mut parts = vec![atom(rest, scope, depth)?];
     while take(rest, "/\\") {
-        parts.push(atom(rest, scope)?);
+        parts.push(atom(rest, scope, depth)?);
     }
     Ok(if parts.len() == 1 { parts.remove(0) } else { Condition::And(parts) })
 }
 
-fn atom(rest: &mut &str, scope: &mut Scope) -> Result<Condition, String> {
+fn atom(rest: &mut &str, scope: &mut Scope, depth: usize) -> Result<Condition, String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("the clause is nested deeper than {DEPTH_MAX}"));
+    }
     if take(rest, "~") || take(rest, "not ") {
-        return Ok(Condition::Not(Box::new(atom(rest, scope)?)));
+        return Ok(Condition::Not(Box::new(atom(rest, scope, depth + 1)?)));
     }
     if take(rest, "(") {
-        let inner = disjunction(rest, scope)?;
+        let inner = disjunction(rest, scope, depth + 1)?;
         return if take(rest, ")") { Ok(inner) } else { Err(format!("`)` missing at `{rest}`")) };
     }
     if take(rest, "true") {
