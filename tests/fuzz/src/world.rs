@@ -392,7 +392,7 @@ fn page_tables() -> Vec<u8> {
     for (n, entry) in pages[4].iter_mut().enumerate() {
         let page = SMALL_PAGES + 0x1000 * n as u64;
         *entry = match n % 16 {
-            0..8 => page | n as u64 % 8,
+            0..8 => page | (n as u64 & 7),
             8 => page | all | NO_EXECUTE,
             9 => page | all | RESERVED,
             10 => page | all | UNCACHED,

@@ -173,7 +173,10 @@ fn parse_threads(
             }
         }
     }
-    Ok(threads)
+    match threads.iter().position(Vec::is_empty) {
+        Some(idle) => Err(error(*n, format!("P{idle} has no instruction"))),
+        None => Ok(threads),
+    }
 }
 
 fn finish(
@@ -232,8 +235,17 @@ fn finish(
 mod tests {
     /// The message for a test of one store with this end.
     fn refusal(end: &str) -> String {
-        let text = format!("X86_64 t\n{{ }}\n P0 ;\n movl $1,(x) ;\n{end}\n");
-        super::parse(&text).expect_err(end).to_string()
+        refusal_of(&format!(" P0 ;\n movl $1,(x) ;\n{end}"))
+    }
+
+    fn refusal_of(body: &str) -> String {
+        super::parse(&format!("X86_64 t\n{{ }}\n{body}\n")).expect_err(body).to_string()
+    }
+
+    #[test]
+    fn every_thread_has_an_instruction() {
+        let text = " P0 | P1 ;\n movl $1,(x) | ;\nexists (x=1)";
+        assert_eq!(refusal_of(text), "line 3: P1 has no instruction");
     }
 
     #[test]
