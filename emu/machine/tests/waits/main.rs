@@ -5,8 +5,10 @@
 
 mod idle;
 mod interrupt;
+mod races;
 mod reset;
 mod stall;
+mod steps;
 mod table;
 mod timed;
 mod watch;
