@@ -306,7 +306,12 @@ impl Rig {
         let until = Until { time: SimTime::from_us(100), regions: true };
         let stop = machine.run(&until, &mut ());
         assert!(matches!(stop, Stop::Region { id: 1, .. }), "both roles start: {stop:?}");
-        Rig { machine, marks, b: CpuId(b) }
+        let mut rig = Rig { machine, marks, b: CpuId(b) };
+        // Most of the way to the start, once for all forks.
+        let time = rig.machine.now() + rig.cycles(2500);
+        rig.machine.run(&Until { time, regions: false }, &mut ());
+        assert_eq!(rig.machine.read_guest_u64(GO), 0, "nobody has begun");
+        rig
     }
 
     /// Address of a mark.
