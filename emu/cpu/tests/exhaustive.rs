@@ -13,6 +13,8 @@
 //! no capacity (L10). Upgrade against upgrade, and a silent drop before a request, happen in every
 //! product with loads and stores. Legs are free here; legs of every length are in
 //! `emu/mem/tests/random.rs`.
+// The explored messages carry no data.
+#![cfg(not(feature = "shadow"))]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 #![allow(unreachable_pub, missing_docs, reason = "modules of one test")]
 

@@ -41,6 +41,8 @@ pub(crate) fn paths(m: &topology::Machine, mutation: Mutation) -> Paths {
         llc_service: l.llc_service,
         llc_home: leg(llcs, nodes, &|a, b| l.llc_home(a, b)),
         home_llc: leg(nodes, llcs, &|a, b| l.home_llc(a, b)),
+        // As far as from the first LLC of node 0: a device is beside that node's home.
+        home_device: (0..nodes).map(|h| l.home_llc(h, 0)).collect(),
         llc_llc: leg(llcs, llcs, &|a, b| l.llc_llc(a, b, 0)),
         home_lookup: l.home_service,
         home_service: l.home_service,

@@ -52,6 +52,7 @@ mod assemble;
 mod bus;
 pub mod cpuid;
 pub mod dev;
+mod dma;
 mod earliest;
 pub mod fdt;
 pub mod handover;
@@ -64,6 +65,7 @@ mod stall;
 
 pub use api::{Options, PointAction, PointRule, Stop, Until};
 pub use assemble::implemented_features;
+pub use dma::{Dma, DmaDone, DmaOp};
 pub use emu_cpu::counters::CpuCounters;
 pub use laws::BrokenLaw;
 pub use load::Image;

@@ -17,6 +17,7 @@ use guests_abi::class::LineClass;
 use crate::api::{Options, PointRule, Stop};
 use crate::assemble;
 use crate::bus::Bus;
+use crate::dma::DmaEngine;
 use crate::earliest::Earliest;
 use crate::fdt;
 use crate::handover;
@@ -101,6 +102,7 @@ pub struct Machine {
     pub(crate) unit: Unit,
     pub(crate) uncore: Agenda<UncoreItem>,
     pub(crate) bus: Bus,
+    pub(crate) dma: DmaEngine,
     pub(crate) rules: Rules,
     pub(crate) chance: Chance,
     pub(crate) now: SimTime,
@@ -173,6 +175,7 @@ impl Machine {
             unit: Unit::default(),
             uncore: Agenda::default(),
             bus: Bus::new(cpus as usize, options.seed),
+            dma: DmaEngine::default(),
             rules: Rules::default(),
             chance,
             now: SimTime::ZERO,

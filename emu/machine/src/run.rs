@@ -10,7 +10,7 @@ use emu_cpu::node::{Core, CoreItem, Out};
 use emu_cpu::port::{DeviceAccess, Target};
 use emu_cpu::thread::RunState;
 use emu_cpu::wait::Signal;
-use emu_mem::msg::Envelope;
+use emu_mem::msg::{Envelope, LineMsg};
 use emu_observe::{Event, IpiId, Observer, Record};
 use emu_sim::mutant::Mutant;
 use emu_sim::{Chance, CpuId, Key, NodeRef, Phase, SimTime};
@@ -29,6 +29,8 @@ pub(crate) enum UncoreItem {
     Device { cpu: CpuId, access: DeviceAccess },
     /// A cpu's answer to a device.
     RunState { asker: CpuId, run: RunState },
+    /// An access of a device was made.
+    DmaDone { index: usize, value: u64 },
     /// A cpu passed a watched point.
     Point { cpu: CpuId, index: u32, held_by: Option<u32> },
 }
@@ -270,18 +272,26 @@ impl Machine {
                     }
                     other => unreachable!("model bug: a line message to {other:?}"),
                 }
-                for e in envelopes.drain(..) {
+                for i in 0..envelopes.len() {
+                    let (until_here, behind) = envelopes.split_at_mut(i + 1);
+                    let e = until_here[i];
                     if let NodeRef::Core(c) = e.to {
                         let item = CoreItem::Line { line: e.line, msg: e.msg, data: e.data };
                         self.deliver(c.index(), e.key, item);
+                    } else if e.msg == LineMsg::AccessDone {
+                        self.touch_for_device(&e, behind);
                     } else {
                         self.push_uncore(e.key, UncoreItem::Line(e));
                     }
                 }
+                envelopes.clear();
             }
             UncoreItem::Device { cpu, access } => self.device(cpu, &access, key, until),
             UncoreItem::RunState { asker, run } => {
                 self.answer(asker, abi_state(run), key.time);
+            }
+            UncoreItem::DmaDone { index, value } => {
+                self.dma_answered(SimTime(key.time), index, value);
             }
             UncoreItem::Point { cpu, index, held_by } => {
                 for free in self.rules.passed(cpu, index, held_by) {

@@ -99,6 +99,7 @@ fn busy_line(b: &directory::BusyLine) -> BusyLine {
         Occupant::Write => "a write",
         Occupant::Flush => "a flush",
         Occupant::Snoop => "a snoop",
+        Occupant::Access => "an access",
     };
     let from = b.requester.map_or_else(String::new, |node| format!(" of {}", node_name(node)));
     let nodes: Vec<String> = b.waiting_for.iter().map(|node| node_name(*node)).collect();

@@ -7,8 +7,9 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::{STORM, difference, topology};
-use emu_machine::Options;
+use emu_machine::{Dma, DmaOp, Options};
 use emu_sim::mutant::{Mutant, Mutation};
+use emu_sim::{PhysAddr, SimTime};
 
 fn options(mutation: Mutation) -> Options {
     Options { mutation, ..Options::default() }
@@ -62,4 +63,24 @@ fn one_sequence_for_the_whole_machine_is_caught() {
     };
     assert_eq!(caught(Mutation::default()), None);
     assert!(caught(Mutation::of(Mutant::GlobalSequence)).is_some());
+}
+
+/// Reads and additions reach one home in the order of their numbers: a read gives the additions
+/// before it, and none that the home made while the answer was under way.
+#[test]
+fn a_value_read_on_arrival_is_caught() {
+    let wrong = |mutation: Mutation| {
+        let address = PhysAddr(0x9_0000);
+        let (machine, _) = common::run_beside(&topology("duo"), STORM, options(mutation), |m| {
+            for n in 0..500 {
+                let op = if n % 2 == 0 { DmaOp::Read } else { DmaOp::Add(1) };
+                m.dma(SimTime(20_000 * n), Dma { address, size: 8, op });
+            }
+        });
+        let done = machine.dma_done();
+        assert_eq!(done.len(), 500);
+        done.iter().filter(|d| d.value != d.index as u64 / 2).count()
+    };
+    assert_eq!(wrong(Mutation::default()), 0);
+    assert!(wrong(Mutation::of(Mutant::ValueNotCopied)) > 100);
 }

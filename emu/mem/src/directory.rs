@@ -24,6 +24,8 @@ pub enum Occupant {
     Flush,
     /// A snoop from the home.
     Snoop,
+    /// An access at the home.
+    Access,
 }
 
 /// A busy line, for the stall report (P4).
@@ -49,6 +51,9 @@ pub(crate) enum Want {
     Read,
     Write,
     Flush,
+    /// Touches the value at the home: a writer is reduced first, or every copy ends.
+    AccessRead,
+    AccessWrite,
 }
 
 impl Want {
@@ -57,6 +62,17 @@ impl Want {
             Want::Read => Occupant::Read,
             Want::Write => Occupant::Write,
             Want::Flush => Occupant::Flush,
+            Want::AccessRead | Want::AccessWrite => Occupant::Access,
+        }
+    }
+
+    pub(crate) const fn msg(self) -> LineMsg {
+        match self {
+            Want::Read => LineMsg::Get { write: false },
+            Want::Write => LineMsg::Get { write: true },
+            Want::Flush => LineMsg::Flush,
+            Want::AccessRead => LineMsg::Access { write: false },
+            Want::AccessWrite => LineMsg::Access { write: true },
         }
     }
 
@@ -142,11 +158,11 @@ impl Sender {
 #[must_use]
 pub const fn phase_of(msg: &LineMsg) -> Phase {
     match msg {
-        LineMsg::Grant(_) | LineMsg::FlushDone => Phase::Grant,
+        LineMsg::Grant(_) | LineMsg::FlushDone | LineMsg::AccessDone => Phase::Grant,
         LineMsg::Snoop { .. } => Phase::Snoop,
         // A Put goes before a later answer of its sender (L8), hence in one phase with it.
         LineMsg::Ack { .. } | LineMsg::Done | LineMsg::Put { .. } => Phase::Answer,
-        LineMsg::Get { .. } | LineMsg::Flush => Phase::Request,
+        LineMsg::Get { .. } | LineMsg::Flush | LineMsg::Access { .. } => Phase::Request,
     }
 }
 

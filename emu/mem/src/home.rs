@@ -17,6 +17,8 @@
 //! | write | owner in E or M | alone: `Snoop{Inv}`, the owner passes the permission on |
 //! | write | sharers, or owner in O | alone: `Inv` to all, `Grant(Modified)` after all answers |
 //! | flush | any | alone: `Snoop{Flush}` to all recorded, then `FlushDone` |
+//! | access, read | owner | alone: `Snoop{Share}`, which leaves no owner, then `AccessDone` |
+//! | access, write | any | alone: `Inv` to all recorded, then `AccessDone` |
 //!
 //! **No deadlock** (P2). A busy line waits for: answers of LLCs, which never wait for a request of
 //! their own (L9); memory, which is a fixed time; the grant that an owner sends, which leaves with
@@ -44,6 +46,8 @@ use crate::phys::Phys;
 use crate::shadow::{Copies, Data};
 
 const NOBODY: u32 = u32::MAX;
+/// Requesters from here on are devices, below LLCs.
+const DEVICES: u32 = 1 << 31;
 
 /// What a home counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +60,8 @@ pub struct HomeCounters {
     pub upgrades: u64,
     /// Requests to flush.
     pub flushes: u64,
+    /// Accesses of devices.
+    pub accesses: u64,
     /// Snoops of all kinds.
     pub snoops: u64,
     /// Invalidations among them.
@@ -153,6 +159,10 @@ impl Txn {
     }
 }
 
+fn node(from: u32) -> NodeRef {
+    if from < DEVICES { NodeRef::Llc(LlcId(from)) } else { NodeRef::Device(from - DEVICES) }
+}
+
 /// A home.
 #[derive(Clone, Debug)]
 pub struct Home {
@@ -192,6 +202,23 @@ impl Home {
         self.memory.begin(line, phys);
     }
 
+    /// Makes the access for which `AccessDone` has just left (V2). In shadow mode memory is what
+    /// it finds, and holds what it leaves, as do grants that left `behind` it in the same item.
+    pub fn access(
+        &mut self,
+        line: LineAddr,
+        phys: &Phys,
+        access: impl FnOnce(),
+        behind: &mut [Envelope],
+    ) {
+        self.memory.check(line, phys, || format!("access at {}", self.id));
+        access();
+        self.memory.wrote(line, phys);
+        for e in behind.iter_mut().filter(|e| e.line == line) {
+            e.data = self.memory.get(line).when(matches!(e.msg, LineMsg::Grant(_)));
+        }
+    }
+
     /// Memory was changed from outside, at a cut.
     #[inline]
     pub fn overwrite_shadow(&mut self, pa: PhysAddr, bytes: &[u8]) {
@@ -200,8 +227,10 @@ impl Home {
 
     /// Handles one message; what it causes is appended to `out`.
     pub fn handle(&mut self, e: &Envelope, paths: &Paths, chance: Chance, out: &mut Vec<Envelope>) {
-        let NodeRef::Llc(LlcId(from)) = e.from else {
-            panic!("{} got {:?} from {:?}", self.id, e.msg, e.from)
+        let from = match (e.from, e.msg) {
+            (NodeRef::Llc(LlcId(from)), _) => from,
+            (NodeRef::Device(d), LineMsg::Access { .. }) => DEVICES + d,
+            (from, msg) => panic!("{} got {msg:?} from {from:?}", self.id),
         };
         let mut cx = Cx { now: e.key.time, paths, chance, out };
         match e.msg {
@@ -217,9 +246,14 @@ impl Home {
                 );
             }
             LineMsg::Done => self.done(&mut cx, from, e.line),
-            LineMsg::Grant(_) | LineMsg::Snoop { .. } | LineMsg::FlushDone => {
-                panic!("{} got {:?} from llc{from}", self.id, e.msg)
+            LineMsg::Access { write } => {
+                let want = if write { Want::AccessWrite } else { Want::AccessRead };
+                self.request(&mut cx, from, e.line, want);
             }
+            LineMsg::Grant(_)
+            | LineMsg::Snoop { .. }
+            | LineMsg::FlushDone
+            | LineMsg::AccessDone => panic!("{} got {:?} from llc{from}", self.id, e.msg),
         }
     }
 
@@ -253,19 +287,20 @@ impl Home {
     /// Lines with a transaction under way, by address.
     #[must_use]
     pub fn busy_lines(&self) -> Vec<BusyLine> {
-        let llc = |i| NodeRef::Llc(LlcId(i));
         let report = |t: &Txn| {
             let (txn, requester, since_ps) = match t.active {
-                Some(a) => (a.req.want.occupant(), Some(llc(a.req.from)), a.req.arrival),
+                Some(a) => (a.req.want.occupant(), Some(node(a.req.from)), a.req.arrival),
                 None => (Occupant::Reads, None, t.reads_since),
             };
             let mut waiting_for: Vec<u32> = set::members(&t.acks).collect();
             waiting_for.extend(set::members(&t.reads));
             waiting_for.extend(t.forwards.iter().map(|f| f.owner));
-            waiting_for.extend(t.active.filter(|a| !a.is_done).map(|a| a.req.from));
+            waiting_for.extend(
+                t.active.filter(|a| !a.is_done && a.req.from < DEVICES).map(|a| a.req.from),
+            );
             waiting_for.sort_unstable();
             waiting_for.dedup();
-            let waiting_for = waiting_for.into_iter().map(llc).collect();
+            let waiting_for = waiting_for.into_iter().map(node).collect();
             BusyLine { line: t.line, txn, requester, since_ps, waiting_for, queue: t.queue.len() }
         };
         let mut lines: Vec<BusyLine> = self.txns.iter().map(report).collect();
@@ -295,6 +330,7 @@ impl Home {
             Want::Read => self.counters.get_s += 1,
             Want::Write => self.counters.get_m += 1,
             Want::Flush => self.counters.flushes += 1,
+            Want::AccessRead | Want::AccessWrite => self.counters.accesses += 1,
         }
         let start = cx.now.max(self.free_at);
         self.free_at = start + cx.paths.home_service;
@@ -302,7 +338,7 @@ impl Home {
         let t = self.txn_of(line);
         let queue = &mut self.txns.at_mut(t).queue;
         queue.push_back(Request { from, want, arrival: cx.now, ready });
-        let waiting = queue.len();
+        let waiting = queue.iter().filter(|r| r.from < DEVICES).count();
         assert!(waiting <= self.llcs, "{} line {line}: {waiting} requests wait", self.id);
         self.counters.queue_max = self.counters.queue_max.max(waiting as u64);
         self.advance(cx, t);
@@ -386,7 +422,13 @@ impl Home {
         let l = *self.line(line);
         let writer = if l.is_writable { l.owner } else { NOBODY };
         match req.want {
-            Want::Flush => self.start_flush(cx, t),
+            Want::Flush => self.end_all(cx, t, SnoopKind::Flush),
+            Want::AccessWrite => self.end_all(cx, t, SnoopKind::Inv),
+            Want::AccessRead if l.owner != NOBODY => {
+                self.await_answer(t, l.owner);
+                self.snoop(cx, base, l.owner, line, SnoopKind::Share, None);
+            }
+            Want::AccessRead => self.end_at_once(cx, t),
             Want::Read | Want::Write if writer == req.from => {
                 // L7: it has dropped E. The record stays, so nobody else can slip in.
                 self.grant_alone(cx, t, base + cx.paths.memory, true);
@@ -431,10 +473,11 @@ impl Home {
         }
     }
 
-    fn start_flush(&mut self, cx: &mut Cx<'_>, t: u32) {
+    /// A flush, or an access that writes: every copy ends.
+    fn end_all(&mut self, cx: &mut Cx<'_>, t: u32, kind: SnoopKind) {
         let base = self.active(t).data_at;
-        if !self.snoop_all(cx, t, base, SnoopKind::Flush, None) {
-            self.end_flush(cx, t);
+        if !self.snoop_all(cx, t, base, kind, None) {
+            self.end_at_once(cx, t);
         }
     }
 
@@ -453,7 +496,16 @@ impl Home {
         match active.req.want {
             Want::Read => self.read_acked(cx, t, from, answer),
             Want::Write => self.write_acked(cx, t, from, answer, is_last),
-            Want::Flush => {
+            Want::AccessRead => {
+                let (l, sharers) = self.line_mut(line);
+                (l.owner, l.is_writable) = (NOBODY, false);
+                if answer.kept || answer.watch {
+                    set::put(sharers, from);
+                }
+                self.write_back(line, answer.dirty, answer.data);
+                self.end_at_once(cx, t);
+            }
+            Want::Flush | Want::AccessWrite => {
                 let (l, sharers) = self.line_mut(line);
                 if l.owner == from {
                     (l.owner, l.is_writable) = (NOBODY, false);
@@ -464,7 +516,7 @@ impl Home {
                 }
                 self.write_back(line, answer.dirty, answer.data);
                 if is_last {
-                    self.end_flush(cx, t);
+                    self.end_at_once(cx, t);
                 }
             }
         }
@@ -658,13 +710,21 @@ impl Home {
         self.grant_alone(cx, t, cx.now.max(data_at), false);
     }
 
-    fn end_flush(&mut self, cx: &mut Cx<'_>, t: u32) {
+    /// Ends what needs no permission: a flush, or an access, which touches the value in this item.
+    fn end_at_once(&mut self, cx: &mut Cx<'_>, t: u32) {
         let Active { req, data_at, .. } = self.active(t);
         let line = self.txns.at(t).line;
-        assert!(self.line(line).owner == NOBODY, "owner of {line} after flush");
-        let leg = cx.paths.home_llc[self.id.index()][req.from as usize];
-        let at = cx.now.max(data_at) + leg;
-        self.sender.send(cx, at, NodeRef::Llc(LlcId(req.from)), line, LineMsg::FlushDone);
+        assert!(self.line(line).owner == NOBODY, "owner of {line} after {:?}", req.want);
+        let (msg, leg) = match req.want {
+            Want::Flush => {
+                (LineMsg::FlushDone, cx.paths.home_llc[self.id.index()][req.from as usize])
+            }
+            _ => (LineMsg::AccessDone, cx.paths.home_device[self.id.index()]),
+        };
+        let memory = if req.want == Want::AccessRead { cx.paths.memory } else { 0 };
+        self.counters.memory_reads += u64::from(req.want == Want::AccessRead);
+        let at = cx.now.max(data_at) + memory + leg;
+        self.sender.send(cx, at, node(req.from), line, msg);
         // No `Done` follows: the caller goes on with the queue.
         self.txns.at_mut(t).active = None;
     }

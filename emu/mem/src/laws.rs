@@ -127,6 +127,7 @@ mod tests {
             llc_service: 0,
             llc_home: vec![vec![0]; 2],
             home_llc: vec![vec![0; 2]],
+            home_device: vec![0],
             llc_llc: vec![vec![0; 2]; 2],
             home_lookup: 0,
             home_service: 0,

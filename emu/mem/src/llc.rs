@@ -304,9 +304,11 @@ impl Llc {
                 self.acked(cx, place, line, Answer { kept, dirty, watch, forwarded, data });
             }
             LineMsg::Done => self.done(cx, place, line),
-            LineMsg::Grant(_) | LineMsg::Snoop { .. } | LineMsg::FlushDone => {
-                panic!("{} got {msg:?} from a core", self.id)
-            }
+            LineMsg::Grant(_)
+            | LineMsg::Snoop { .. }
+            | LineMsg::FlushDone
+            | LineMsg::Access { .. }
+            | LineMsg::AccessDone => panic!("{} got {msg:?} from a core", self.id),
         }
     }
 
@@ -414,6 +416,8 @@ impl Llc {
             Want::Read => self.counters.get_s += 1,
             Want::Write => self.counters.get_m += 1,
             Want::Flush => self.counters.flushes += 1,
+            // Only homes serve these.
+            Want::AccessRead | Want::AccessWrite => {}
         }
         let start = cx.now.max(self.free_at);
         self.free_at = start + cx.paths.llc_service;
@@ -505,7 +509,7 @@ impl Llc {
         let is_local = match req.want {
             Want::Read => l.owner != NOBODY || (l.has_data && l.up.can_write()),
             Want::Write => l.up.can_write(),
-            Want::Flush => false,
+            Want::Flush | Want::AccessRead | Want::AccessWrite => false,
         };
         if !is_local {
             // An owner that had no room for the data asks for them again: they go back first.
@@ -791,9 +795,10 @@ impl Llc {
         let is_left = l.up != Up::None && (l.has_data || l.sharers() != 0);
         let dirty = l.is_dirty;
         let stays_owner = has_owned_state && l.up.is_owner() && dirty && l.has_data && to.is_some();
-        // With O in the machine "kept and dirty" claims it. Without room for the data memory is
+        // With O in the machine "kept and dirty" claims it, but for an access at the home, after
+        // which nobody owns the line. Without room for the data memory is
         // written, and the cores' copies are recorded as with a Put.
-        let kept = is_left && (stays_owner || !(has_owned_state && dirty));
+        let kept = is_left && (stays_owner || grant_to.is_none() || !(has_owned_state && dirty));
         let watch = !kept && l.sharers() != 0;
         l.is_dirty = stays_owner;
         l.up = match () {
@@ -892,12 +897,7 @@ impl Llc {
         self.counters.upgrades += u64::from(is_upgrade);
         let home = cx.paths.home_of(line.base());
         let at = base + cx.paths.llc_home[self.id.index()][home.index()];
-        let msg = match want {
-            Want::Read => LineMsg::Get { write: false },
-            Want::Write => LineMsg::Get { write: true },
-            Want::Flush => LineMsg::Flush,
-        };
-        self.sender.send(cx, at, NodeRef::Home(home), line, msg);
+        self.sender.send(cx, at, NodeRef::Home(home), line, want.msg());
     }
 
     fn grant(&mut self, cx: &mut Cx<'_>, base: u64, place: u8, line: LineAddr, perm: Perm) {

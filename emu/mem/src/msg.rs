@@ -16,6 +16,8 @@
 //! | `Grant { .. }` | up to down, or owner LLC to requesting LLC | permission, with data |
 //! | `Done` | down to up | the grant was handled; the line may serve the next request (L1) |
 //! | `FlushDone` | up to down | the flush is complete; no `Done` follows |
+//! | `Access { write }` | device to home | DMA or far atomic: touches the value at the home |
+//! | `AccessDone` | home to device | the value was touched when this left; no `Done` follows |
 
 use emu_sim::{Key, LineAddr, LlcId, NodeRef};
 
@@ -95,6 +97,13 @@ pub enum LineMsg {
     Done,
     /// The flush is complete.
     FlushDone,
+    /// An access at the home, by DMA or as a far atomic.
+    Access {
+        /// Every copy ends first; else a writer is reduced (V1).
+        write: bool,
+    },
+    /// The access was made in the item in which this left (V2).
+    AccessDone,
 }
 
 /// A message under way. `key.time` is the arrival in picoseconds.

@@ -23,6 +23,8 @@ pub struct Paths {
     pub llc_home: Vec<Vec<u64>>,
     /// Leg home to LLC: `[home][llc]`.
     pub home_llc: Vec<Vec<u64>>,
+    /// Leg home to device and back, by home.
+    pub home_device: Vec<u64>,
     /// Data leg LLC to LLC: `[from][to]`.
     pub llc_llc: Vec<Vec<u64>>,
     /// Directory look-up at a home.

@@ -134,6 +134,10 @@ fn next_op(
             let key = emu_sim::Key { seq: at, ..emu_sim::Key::at(at, Phase::Observe) };
             w.agenda.push(key, Item::LlcEvict(llc, aside));
         }
+        5 => {
+            let key = emu_sim::Key { seq: at, ..emu_sim::Key::at(at, Phase::Observe) };
+            w.agenda.push(key, Item::Access(aside, d.below(2) == 0));
+        }
         _ => {}
     }
     let op = match d.below(10) {

@@ -9,6 +9,7 @@
 //! at 0   core1 delay 30                     answers snoops 30 ps late from the start on
 //! at 0   core* load 0x1000                  all cores
 //! at 200 llc0 evict 0x1000
+//! at 300 dev read 0x1000                    read write: an access at the home
 //! ; 110 llc0  get   line=0x40 from=core0 write=no
 //! ```
 //!
@@ -32,6 +33,7 @@ fn name(n: NodeRef) -> String {
         NodeRef::Core(c) => c.to_string(),
         NodeRef::Llc(l) => l.to_string(),
         NodeRef::Home(h) => h.to_string(),
+        NodeRef::Device(_) => "dev".into(),
         other => format!("{other:?}"),
     }
 }
@@ -59,6 +61,8 @@ fn message(e: &Envelope) -> String {
         LineMsg::Grant(perm) => ("grant", format!(" perm={perm:?}")),
         LineMsg::Done => ("done", String::new()),
         LineMsg::FlushDone => ("flushed", String::new()),
+        LineMsg::Access { write } => ("access", format!(" write={}", yes(write))),
+        LineMsg::AccessDone => ("accessed", String::new()),
     };
     format!("{:<6} {kind:<8} line={} from={}{rest}", name(e.to), e.line, name(e.from))
 }
@@ -115,6 +119,16 @@ fn script(text: &str, w: &mut World) {
             let key = Key { seq: n as u64, ..Key::at(time, Phase::Observe) };
             let llc = LlcId(llc.parse().unwrap());
             w.agenda.push(key, Item::LlcEvict(llc, line_of(arg)));
+            continue;
+        }
+        if who == "dev" {
+            let key = Key { seq: n as u64, ..Key::at(time, Phase::Observe) };
+            let write = match verb {
+                "read" => false,
+                "write" => true,
+                other => panic!("unknown operation {other}"),
+            };
+            w.agenda.push(key, Item::Access(line_of(arg), write));
             continue;
         }
         let cores = match who.strip_prefix("core").unwrap() {

@@ -181,6 +181,7 @@ impl Case {
             llc_service: 0,
             llc_home: square(llcs, 1),
             home_llc: square(1, llcs),
+            home_device: vec![0],
             llc_llc: square(llcs, llcs),
             home_lookup: 0,
             home_service: 0,

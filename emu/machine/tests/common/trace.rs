@@ -1,6 +1,8 @@
 //! One run of the guest kernel as text: every record, then all counters and registers.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::collections::BTreeMap;
+
 use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_observe::{Observer, Record, Wanted};
 use emu_sim::{CpuId, SimTime};
@@ -47,9 +49,20 @@ pub(crate) fn run(
     args: &str,
     options: Options,
 ) -> (Machine, Vec<String>) {
+    run_beside(topology, args, options, |_| {})
+}
+
+/// As `run`, with a machine that was prepared.
+pub(crate) fn run_beside(
+    topology: &topology::Machine,
+    args: &str,
+    options: Options,
+    prepare: impl FnOnce(&mut Machine),
+) -> (Machine, Vec<String>) {
     let elides = options.elide_spins;
     let mut machine = Machine::new(topology, options).expect("it is built");
     machine.load(&kernel(), args).expect("the kernel fits");
+    prepare(&mut machine);
     let mut lines = Lines::default();
     let until = Until { time: SimTime::from_us(5_000), regions: false };
     let stop = machine.run(&until, &mut lines);
@@ -64,9 +77,23 @@ pub(crate) fn run(
         lines.0.push(format!("{cpu} {counters:?} {:x?}", machine.cpu(cpu).state));
     }
     assert!(!is_eliding || elided > 0, "no spin was skipped");
+    lines.0.extend(machine.dma_done().iter().map(|d| format!("{d:?}")));
     lines.0.push(format!("{:?}", machine.line_counters()));
     lines.0.push(String::from_utf8_lossy(machine.console()).into_owned());
     (machine, lines.0)
+}
+
+/// The lines that cpus wrote to most often, those first.
+pub(crate) fn hot_lines(trace: &[String], count: usize) -> Vec<u64> {
+    let mut writes: BTreeMap<u64, usize> = BTreeMap::new();
+    for text in trace.iter().filter(|t| t.contains("LineGrant") && t.ends_with("write: true }")) {
+        let line = text.split(&['(', ')'][..]).nth(1).expect("a line");
+        *writes.entry(line.parse().expect("a number")).or_default() += 1;
+    }
+    let mut lines: Vec<u64> = writes.keys().copied().collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(writes[line]));
+    lines.truncate(count);
+    lines
 }
 
 /// Where two traces part, with the lines before.

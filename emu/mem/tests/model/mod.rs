@@ -5,7 +5,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use emu_mem::directory::phase_of;
 use emu_mem::home::Home;
@@ -150,6 +150,7 @@ pub fn paths(shape: (u32, u32, u32), legs: Legs) -> Paths {
         llc_service: legs.llc_service,
         llc_home: square(llcs, homes, legs.home),
         home_llc: square(homes, llcs, legs.home),
+        home_device: vec![legs.home; homes as usize],
         llc_llc: square(llcs, llcs, legs.llc),
         home_lookup: legs.home_lookup,
         home_service: legs.home_service,
@@ -206,6 +207,8 @@ pub enum Item {
     Answer(CoreId, LineAddr, SnoopKind),
     /// The LLC evicts a line.
     LlcEvict(LlcId, LineAddr),
+    /// A device accesses the line at its home.
+    Access(LineAddr, bool),
 }
 
 /// What happened, as a test sees it.
@@ -235,6 +238,10 @@ pub struct World {
     flat: Phys,
     copies: Vec<CoreCopies>,
     stores: u64,
+    /// Accesses of devices: under way by line, which a home serves in order, and answered.
+    is_write: BTreeMap<LineAddr, VecDeque<bool>>,
+    pub accesses: Vec<(u64, LineAddr)>,
+    device_seq: u64,
     /// A core drops E without a word, which no real one does: an LLC has no data then.
     is_forgetful: bool,
 }
@@ -259,9 +266,48 @@ impl World {
             flat: Phys::new(1 << 30),
             copies: vec![CoreCopies::default(); cores],
             stores: 0,
+            is_write: BTreeMap::new(),
+            accesses: Vec::new(),
+            device_seq: 0,
             is_forgetful: false,
             paths,
         }
+    }
+
+    /// The request of a device leaves.
+    fn access(&mut self, now: u64, line: LineAddr, write: bool) {
+        let home = self.paths.home_of(line.base());
+        let (to, from) = (NodeRef::Home(home), NodeRef::Device(0));
+        let time = now + self.paths.home_device[home.index()];
+        self.device_seq += 1;
+        self.is_write.entry(line).or_default().push_back(write);
+        let tie = self.chance.tie(line.0, time, from.rank());
+        let seq = self.device_seq;
+        let key = Key { time, phase: Phase::Request, tie, source: from.rank(), seq };
+        let msg = LineMsg::Access { write };
+        self.out.push(Envelope { key, to, from, line, msg, data: Data::default() });
+    }
+
+    /// The home makes the access: no writer is left, and no copy beside a write (V1).
+    fn accessed(&mut self, line: LineAddr, behind: &mut [Envelope]) {
+        let write = self.is_write.get_mut(&line).unwrap().pop_front().unwrap();
+        for core in &self.cores {
+            let perm = core.get(&line).and_then(|l| l.perm);
+            let is_legal = if write { perm.is_none() } else { !perm.is_some_and(Perm::can_write) };
+            assert!(is_legal, "access to line {line}, write {write}, beside {perm:?}");
+        }
+        if self.is_forgetful {
+            return;
+        }
+        let home = self.paths.home_of(line.base());
+        let (flat, stores) = (&self.flat, &mut self.stores);
+        let access = || {
+            if write {
+                *stores += 1;
+                flat.store(line.base(), 8, *stores);
+            }
+        };
+        self.homes[home.index()].access(line, flat, access, behind);
     }
 
     pub fn core_line(&self, core: CoreId, line: LineAddr) -> CoreLine {
@@ -299,6 +345,8 @@ impl World {
                         self.homes[h.index()].begin_shadow(e.line, &self.flat);
                         self.homes[h.index()].handle(&e, &self.paths, self.chance, &mut self.out);
                     }
+                    // The answer: the access was made when it left.
+                    NodeRef::Device(_) => self.accesses.push((now, e.line)),
                     to => panic!("message to {to:?}"),
                 }
             }
@@ -316,16 +364,25 @@ impl World {
                 let deeds = self.line_mut(core, line).handle(msg);
                 self.apply(now, core, line, (before, deeds));
             }
+            Item::Access(line, write) => self.access(now, line, write),
             Item::LlcEvict(llc, line) => {
                 let llc = &mut self.llcs[llc.index()];
                 llc.evict(line, now, &self.paths, self.chance, &mut self.out);
             }
         }
-        for e in self.out.drain(..) {
+        let mut out = std::mem::take(&mut self.out);
+        for i in 0..out.len() {
+            let (until_here, behind) = out.split_at_mut(i + 1);
+            let e = until_here[i];
             assert!(e.key.time >= now);
+            if e.msg == LineMsg::AccessDone {
+                self.accessed(e.line, behind);
+            }
             assert_eq!(e.key.phase, phase_of(&e.msg));
             self.agenda.push(e.key, Item::Msg(e));
         }
+        out.clear();
+        self.out = out;
         Some(now)
     }
 

@@ -1,0 +1,108 @@
+//! Accesses that no cpu makes: DMA, and atomics at the home (`engine.md` section 5).
+//!
+//! The request goes to the line's home. Once a writer is reduced, or every copy is gone, the home
+//! touches the value in that very item, and the result travels (V2). Not modelled: accesses
+//! across lines, which a device splits, and the bandwidth of a device.
+
+use emu_mem::msg::{Envelope, LineMsg};
+use emu_mem::shadow::Data;
+use emu_sim::mutant::Mutant;
+use emu_sim::{Key, NodeRef, Phase, PhysAddr, SimTime};
+
+use crate::machine::Machine;
+use crate::run::UncoreItem;
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DmaOp {
+    /// Reads.
+    Read,
+    /// Writes this value.
+    Write(u64),
+    /// Adds, as a far atomic does; the result is what was there before.
+    Add(u64),
+}
+
+/// One access of 1 to 8 bytes that lie in one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dma {
+    /// First byte.
+    pub address: PhysAddr,
+    /// Bytes.
+    pub size: u8,
+    /// What to do.
+    pub op: DmaOp,
+}
+
+/// An access that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaDone {
+    /// Its number.
+    pub index: usize,
+    /// When the device had the answer.
+    pub at: SimTime,
+    /// What was there before.
+    pub value: u64,
+}
+
+/// All accesses of devices.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DmaEngine {
+    accesses: Vec<Dma>,
+    done: Vec<DmaDone>,
+}
+
+impl Machine {
+    /// Lets a device make an access, whose request leaves at `at`; returns its number.
+    ///
+    /// # Panics
+    /// If that is past, or the access crosses a line.
+    pub fn dma(&mut self, at: SimTime, dma: Dma) -> usize {
+        let line = dma.address.line();
+        let last = PhysAddr(dma.address.0 + u64::from(dma.size.clamp(1, 8)) - 1);
+        assert!(at >= self.now && last.line() == line, "{dma:?} at {at:?} cannot be made");
+        let index = self.dma.accesses.len();
+        self.dma.accesses.push(dma);
+        let from = NodeRef::Device(index as u32);
+        let home = self.paths.home_of(dma.address);
+        let time = at.ps() + self.paths.home_device[home.index()];
+        let tie = self.chance.tie(line.0, time, from.rank());
+        let key = Key { time, phase: Phase::Request, tie, source: from.rank(), seq: 0 };
+        let msg = LineMsg::Access { write: dma.op != DmaOp::Read };
+        let to = NodeRef::Home(home);
+        let e = Envelope { key, to, from, line, msg, data: Data::default() };
+        self.uncore.push(key, UncoreItem::Line(e));
+        index
+    }
+
+    /// Accesses that were made, in order of time.
+    #[must_use]
+    pub fn dma_done(&self) -> &[DmaDone] {
+        &self.dma.done
+    }
+
+    /// The home makes the access now; the answer is under way.
+    pub(crate) fn touch_for_device(&mut self, e: &Envelope, behind: &mut [Envelope]) {
+        let NodeRef::Device(index) = e.to else { return };
+        let Dma { address, size, op } = self.dma.accesses[index as usize];
+        let phys = &self.phys;
+        let value = phys.load(address, size);
+        let home = self.paths.home_of(address);
+        let access = || match op {
+            DmaOp::Read => {}
+            DmaOp::Write(new) => phys.store(address, size, new),
+            DmaOp::Add(n) => phys.store(address, size, value.wrapping_add(n)),
+        };
+        self.homes[home.index()].access(e.line, phys, access, behind);
+        let item = UncoreItem::DmaDone { index: index as usize, value };
+        self.uncore.push(e.key, item);
+    }
+
+    /// The device has the answer.
+    pub(crate) fn dma_answered(&mut self, at: SimTime, index: usize, value: u64) {
+        let Dma { address, size, op } = self.dma.accesses[index];
+        let is_late = self.options.mutation.is(Mutant::ValueNotCopied) && op == DmaOp::Read;
+        let value = if is_late { self.phys.load(address, size) } else { value };
+        self.dma.done.push(DmaDone { index, at, value });
+    }
+}
