@@ -9,8 +9,10 @@ use crate::layout::{CPUS_MAX, Layout, Misfit, bits_for};
 use crate::model::*;
 use crate::read::{At, Reader};
 use crate::report::near;
-use crate::resolve::{XAPIC_ID_MAX, architectural_ids, feature_set, fields, llc_level};
-use crate::schema::{IdleSpec, LEVELS, LegSpec, Numbering, Spec, VERSION};
+use crate::resolve::{
+    XAPIC_ID_MAX, architectural_ids, cache_numbers, feature_set, fields, l2_level, llc_level,
+};
+use crate::schema::{CacheSpec, IdleSpec, LEVELS, LegSpec, Numbering, Spec, VERSION};
 use crate::units::{self, Quantity};
 
 /// Runs every rule; returns the layout if the structure stands.
@@ -28,6 +30,7 @@ pub(crate) fn check(r: &mut Reader, spec: &Spec) -> Option<Layout> {
     numbering(r, spec, &layout);
     ids(r, spec, &layout);
     nesting(r, spec, &layout);
+    private_caches(r, spec, &layout);
     memory(r, spec, &layout);
     groups(r, spec, &layout);
     legs(r, spec, &layout);
@@ -143,6 +146,29 @@ fn cache_geometry(r: &mut Reader, name: &str, [size, ways, latency]: [&At<Quanti
     if ways.is_known() && size.value.value % way != 0 {
         let message = format!("cache {name} does not divide into {} ways", ways.value.value);
         r.fault(size.place, message, format!("size must be a multiple of {way} bytes"));
+    }
+}
+
+/// Every line of a private cache has a record on the host from the start.
+fn private_caches(r: &mut Reader, spec: &Spec, layout: &Layout) {
+    const MAX: u64 = 4 << 30;
+    let has_l2 = l2_level(spec).is_some();
+    let is_private = |cache: &&CacheSpec| match cache.name.value.as_str() {
+        "l1i" | "l1d" => true,
+        name => name == "l2" && has_l2,
+    };
+    let caches: Vec<&CacheSpec> = spec.caches.iter().filter(is_private).collect();
+    let in_all = |cache: &&CacheSpec| {
+        let sizes = (0..layout.count(Level::Core))
+            .map(|core| cache_numbers(spec, layout, core, cache)[0].value);
+        sizes.fold(0, u64::saturating_add)
+    };
+    let total = caches.iter().map(in_all).fold(0, u64::saturating_add);
+    let largest = caches.iter().max_by_key(|cache| in_all(cache));
+    if let Some(largest) = largest.filter(|_| total > MAX) {
+        let show = units::show_bytes;
+        let message = format!("private caches of all cores hold {} together", show(total));
+        r.fault(largest.size.place, message, format!("allowed: {}; make them smaller", show(MAX)));
     }
 }
 

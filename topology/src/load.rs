@@ -3,6 +3,8 @@
 //! Order: parse, put overrides in, put core files below, read, check, resolve. Hence a fault of an
 //! override is reported as one, and an override reaches everything that a file can say.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use crate::check::check;
@@ -13,6 +15,10 @@ use crate::report::{OVERRIDE, Report, near};
 use crate::resolve::resolve;
 use crate::schema;
 use crate::tree::{self, Entry, Item, Place, Source, Table, Value};
+use crate::units::show_bytes;
+
+/// Largest machine file.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 const MACHINES: [(&str, &str); 2] = [
     ("epyc-7763-2s", include_str!("../machines/epyc-7763-2s.toml")),
@@ -62,7 +68,11 @@ impl Machine {
             };
             return Err(bare_fault(name_or_path, "no machine of this name", &help));
         }
-        match std::fs::read(name_or_path) {
+        match read_file(Path::new(name_or_path)) {
+            Ok(bytes) if bytes.len() as u64 > FILE_BYTES_MAX => {
+                let message = format!("the file has more than {}", show_bytes(FILE_BYTES_MAX));
+                Err(bare_fault(name_or_path, &message, "is it a machine file?"))
+            }
             Ok(bytes) => match String::from_utf8(bytes) {
                 Ok(text) => Machine::from_toml(&text, name_or_path, overrides),
                 Err(_) => Err(bare_fault(name_or_path, "the file is not text (UTF-8)", "")),
@@ -99,6 +109,13 @@ impl Machine {
             _ => Err(r.report()),
         }
     }
+}
+
+/// Reads a file up to a byte more than it may have: a device may have no end.
+fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn source(name: &str, text: &str, is_override: bool) -> Source {

@@ -82,7 +82,7 @@ pub(crate) fn llc_cache(spec: &Spec) -> Option<&CacheSpec> {
 }
 
 /// Returns where the L2 caches are, unless they are the LLCs.
-fn l2_level(spec: &Spec) -> Option<Level> {
+pub(crate) fn l2_level(spec: &Spec) -> Option<Level> {
     let is_llc = llc_cache(spec).is_some_and(|cache| cache.name.value == "l2");
     let l2 = spec.caches.iter().find(|cache| cache.name.value == "l2");
     l2.filter(|_| !is_llc).map(|cache| cache.at.value)
@@ -221,7 +221,13 @@ fn groups_of<'s>(
 }
 
 /// Returns a cache of a core with its groups applied.
-fn cache_of(spec: &Spec, layout: &Layout, core: usize, cache: &CacheSpec, core_khz: u64) -> Cache {
+/// Returns size, ways and latency of a cache of this core.
+pub(crate) fn cache_numbers(
+    spec: &Spec,
+    layout: &Layout,
+    core: usize,
+    cache: &CacheSpec,
+) -> [Quantity; 3] {
     let mut values = [cache.size.value, cache.ways.value, cache.latency.value];
     for group in groups_of(spec, layout, core) {
         for (name, numbers) in &group.caches {
@@ -233,7 +239,11 @@ fn cache_of(spec: &Spec, layout: &Layout, core: usize, cache: &CacheSpec, core_k
             }
         }
     }
-    let [size, ways, latency] = values;
+    values
+}
+
+fn cache_of(spec: &Spec, layout: &Layout, core: usize, cache: &CacheSpec, core_khz: u64) -> Cache {
+    let [size, ways, latency] = cache_numbers(spec, layout, core, cache);
     Cache {
         size: size.value,
         ways: count(ways),

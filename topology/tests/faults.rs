@@ -56,6 +56,11 @@ const RULES: &[(&str, &str, &str)] = &[
     ("mode = \"auto\"", "mode = \"xapic\"", "apic id 447 does not fit xAPIC (max 254)"),
     ("at = \"complex\"", "at = \"smt\"", "attached to one sibling"),
     ("[cache.l1d]\nat = \"core\"", "[cache.l1d]\nat = \"die\"", "cache l1d is shared by cores"),
+    (
+        "size = \"1MiB\"\nways = 8",
+        "size = \"1GiB\"\nways = 8",
+        "hold 196620MiB together; allowed: 4",
+    ),
     ("size = \"1MiB\"\nways = 8", "size = \"1MiB\"\nways = 7", "does not divide into 7 ways"),
     ("latency = 50", "latency = 9", "a hit takes no longer in l3 than l2"),
     ("at = \"complex\"", "at = \"core\"", "no cache is shared by cores"),

@@ -10,8 +10,9 @@ use emu_sim::SimTime;
 
 use crate::{read_error, world};
 
-/// Machines with more cpus are only shown.
+/// Machines with more cpus are only shown, as are those with larger private caches.
 const CPUS_MAX: usize = 16;
+const CACHE_BYTES_MAX: u64 = 16 << 20;
 /// Simulated time of a run.
 const TIME: SimTime = SimTime::from_us(2);
 
@@ -34,7 +35,11 @@ pub(crate) fn run(data: &[u8]) {
 
 fn use_machine(topology: &topology::Machine) {
     assert!(!topology.render(&emu_lab::implemented_features()).is_empty());
-    if topology.cpus.len() > CPUS_MAX {
+    let sizes = |core: &topology::CorePlace| {
+        [Some(core.l1i.size), Some(core.l1d.size), core.l2.as_ref().map(|l2| l2.size)]
+    };
+    let cached: u64 = topology.cores.iter().flat_map(sizes).flatten().sum();
+    if topology.cpus.len() > CPUS_MAX || cached > CACHE_BYTES_MAX {
         return;
     }
     let mut machine = match Machine::new(topology, Options::default()) {

@@ -1,11 +1,12 @@
 //! `run`: an image on a machine, with traces, ledger and counters.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use emu_lab::run::{self, Request};
 use emu_lab::{Ending, KERNEL, LabError, Rig, ipistorm, load_machine};
+use emu_machine::load::MAX_IMAGE_BYTES;
 use emu_machine::{Machine, Options};
 use emu_observe::{ChromeTrace, Ledger, PointTable, TextTrace, Wanted};
 
@@ -65,7 +66,13 @@ fn image(path: &Path) -> Result<Vec<u8>, LabError> {
     if path == Path::new("kern") && !path.exists() {
         return Ok(KERNEL.to_vec());
     }
-    std::fs::read(path).map_err(|error| LabError::input(format!("{}: {error}", path.display())))
+    let read = || {
+        let mut bytes = Vec::new();
+        // A byte more than an image may have, which is refused then: a device may have no end.
+        File::open(path)?.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error: io::Error| LabError::input(format!("{}: {error}", path.display())))
 }
 
 /// What the command asks for, but for the image's being one.

@@ -1,6 +1,7 @@
 //! Scenario files: their shape, and the cases they stand for.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use emu_sim::SimTime;
@@ -9,6 +10,9 @@ use serde::Deserialize;
 use super::expect::{Bound, Expression};
 use crate::LabError;
 use crate::settings::{Dimension, Side, Switches, cells};
+
+/// Largest scenario file.
+const FILE_BYTES_MAX: u64 = 4 << 20;
 
 const SCHEMA: &str = "crosscall.scenario/1";
 
@@ -220,13 +224,23 @@ pub fn load_dir(dir: &Path, guest: &[String]) -> Result<Vec<Case>, LabError> {
     }
     let mut cases = Vec::new();
     for path in paths {
-        let text = std::fs::read_to_string(&path)
+        let text = read_file(&path)
             .map_err(|error| LabError::input(format!("{}: {error}", path.display())))?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let file = load_file(&name.unwrap_or_default(), &text, guest);
         cases.extend(file.map_err(|error| error.during(path.display().to_string()))?);
     }
     Ok(cases)
+}
+
+/// Reads a file up to a byte more than it may have: a device may have no end.
+fn read_file(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let len = std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if len as u64 > FILE_BYTES_MAX {
+        return Err(std::io::Error::other("the file has more than 4 MiB"));
+    }
+    Ok(text)
 }
 
 /// Reads a scenario file; `guest` are switches that override those of the file.
