@@ -1,4 +1,4 @@
-//! `docs/fidelity.md`: every row has a known status, a source, and tests that exist.
+//! `docs/fidelity.md`: every row of behaviour has a known status, a source, and tests that exist.
 
 use super::{File, Findings, Rule, Tree, source};
 
@@ -11,10 +11,14 @@ pub(super) fn check(tree: &Tree, found: &mut Findings) {
     let Some(page) = tree.get(PAGE) else {
         return;
     };
+    let mut is_behaviour = false;
     for (n, line) in page.text().lines().enumerate() {
-        let is_row = line.starts_with('|') && !line.starts_with("|---");
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        if is_row && cells.first() != Some(&"behaviour") {
+        if !line.starts_with('|') {
+            is_behaviour = false;
+        } else if cells[0] == "behaviour" {
+            is_behaviour = true;
+        } else if is_behaviour && !line.starts_with("|---") {
             row(tree, page, n + 1, &cells, found);
         }
     }
