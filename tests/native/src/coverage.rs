@@ -108,7 +108,7 @@ pub fn by_feature(forms: &[Form], rows: &BTreeMap<Code, u64>) -> String {
          |---|---|---|---|---|---|\n",
     );
     let absent = (format!("{} features of which nothing is", absent.len()), sum(&absent));
-    let all = sum(&[kept.as_slice(), &[absent.clone()]].concat());
+    let all = sum(&[&kept, std::slice::from_ref(&absent)].concat());
     for (name, n) in kept.into_iter().chain([absent, ("all".to_owned(), all)]) {
         let _ =
             writeln!(table, "| {name} | {} | {} | {} | {} | {} |", n[0], n[1], n[2], n[3], n[4]);

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tests_native::forms::{self, Form};
+use tests_native::forms;
 use tests_native::host::{Native, Processor};
 use tests_native::run::{Pair, Plan};
 use tests_native::{coverage, row};
