@@ -17,8 +17,8 @@ const SHORTLY: u64 = 1 << 16;
 
 impl<I: Isa + Hash> Core<I> {
     /// Feeds to a hasher what decides what the core does next, with `line` to rename lines. Times
-    /// that lie shortly ahead go in by their distance, those far ahead by their order only, times of
-    /// the past not at all: two cores that agree here behave alike as long as what happens in
+    /// that lie shortly ahead go in by their distance, those far ahead by their order only, times
+    /// of the past not at all: two cores that agree here behave alike as long as what happens in
     /// between is short against the distance of those far ahead.
     ///
     /// Left out: the order of use in caches (so caches must have one way, or room for all lines),

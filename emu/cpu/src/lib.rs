@@ -2,8 +2,8 @@
 //!
 //! Reading order: `isa` and `port` (the two sides of an instruction), `timing` and `scoreboard`
 //! (when ops happen), `wait` (waiting as a value), `thread` (one cpu), `node` (the agenda),
-//! `access` (loads, stores, atomics), `handle` (messages), `idle`, `spin`, `points`; `digest` is for
-//! tests that explore all states.
+//! `access` (loads, stores, atomics), `handle` (messages), `idle`, `spin`, `points`; `digest` is
+//! for tests that explore all states.
 
 mod access;
 pub mod config;

@@ -19,7 +19,8 @@ pub enum Mutant {
     ConditionalHold,
     /// A core that gives a line up does not say that it watches it (W3).
     ForgottenWatch,
-    /// A value that leaves without permission is read when it arrives, not copied when it left (V2).
+    /// A value that leaves without permission is read when it arrives, not copied when it leaves
+    /// (V2).
     ValueNotCopied,
     /// A skipped spin is made good with one iteration too many (S4).
     ElisionOffByOne,
