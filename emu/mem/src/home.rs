@@ -630,14 +630,16 @@ impl Home {
         self.end_alone(cx, t);
     }
 
-    /// Puts of the owner on a line that nobody is served alone end the ownership; others change
-    /// nothing, since a snoop that is under way will find the line gone (L7).
+    /// Puts of the owner on a line that nobody is served alone end the ownership; others change no
+    /// record, since a snoop that is under way will find the line gone (L7). A writer's data are the
+    /// newest whatever becomes of its record: the owner's, or those of the requester, if the owner
+    /// passed its permission on and its answer has the longer way.
     fn put(&mut self, from: u32, line: LineAddr, (dirty, data): (bool, Data), watch: bool) {
         let l = *self.line(line);
-        // The owner's data are the newest, whatever becomes of its record.
-        self.write_back(line, dirty && l.owner == from, data);
-        let is_busy = l.txn != IDLE && self.txns.at(l.txn).active.is_some();
-        if is_busy || l.owner != from {
+        let active = if l.txn == IDLE { None } else { self.txns.at(l.txn).active };
+        let is_writer = l.owner == from || active.is_some_and(|a| a.req.from == from);
+        self.write_back(line, dirty && is_writer, data);
+        if active.is_some() || l.owner != from {
             self.counters.puts_ignored += 1;
             return;
         }
@@ -888,11 +890,11 @@ impl Home {
             named
         };
         let (l, sharers) = self.line_and_sharers(line);
-        (name(l.owner), l.is_writable, set(sharers)).hash(h);
+        (name(l.owner), l.is_writable, set(sharers), self.memory.get(line)).hash(h);
         if l.txn != IDLE {
             let t = self.txns.at(l.txn);
             t.active.map(|a| (name(a.req.from), a.req.want, a.is_granted, a.is_done)).hash(h);
-            (set(&t.acks), set(&t.reads), t.forwards.len(), t.queue.len()).hash(h);
+            (set(&t.acks), set(&t.reads), t.forwards.len(), t.queue.len(), t.data).hash(h);
             t.forwards.iter().for_each(|f| (name(f.owner), name(f.to)).hash(h));
             t.queue.iter().for_each(|r| (name(r.from), r.want).hash(h));
         }

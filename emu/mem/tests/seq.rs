@@ -9,6 +9,7 @@
 //! at 0   core1 delay 30                     answers snoops 30 ps late from the start on
 //! at 0   core* load 0x1000                  all cores
 //! at 200 llc0 evict 0x1000
+//! at 0   llc0 leg 300                       its messages to homes take 300 ps from the start on
 //! at 300 dev read 0x1000                    read write: an access at the home
 //! ; 110 llc0  get   line=0x40 from=core0 write=no
 //! ```
@@ -115,9 +116,13 @@ fn script(text: &str, w: &mut World) {
         let [_, time, who, verb, arg] = words[..] else { panic!("cannot read `{line}`") };
         let time: u64 = time.parse().unwrap();
         if let Some(llc) = who.strip_prefix("llc") {
+            let llc = LlcId(llc.parse().unwrap());
+            if verb == "leg" {
+                w.paths.llc_home[llc.index()].fill(arg.parse().unwrap());
+                continue;
+            }
             assert_eq!(verb, "evict");
             let key = Key { seq: n as u64, ..Key::at(time, Phase::Observe) };
-            let llc = LlcId(llc.parse().unwrap());
             w.agenda.push(key, Item::LlcEvict(llc, line_of(arg)));
             continue;
         }
