@@ -22,7 +22,7 @@ impl<I: Isa + Hash> Core<I> {
     /// between is short against the distance of those far ahead.
     ///
     /// Left out: the order of use in caches (so caches must have one way, or room for all lines),
-    /// values, counters, holds between siblings.
+    /// values but those of shadow mode, counters, holds between siblings.
     pub fn hash_state(&self, line: impl Fn(LineAddr) -> LineAddr, h: &mut impl Hasher) {
         let hw = &self.hw;
         let now = hw.handled.time;
@@ -60,9 +60,14 @@ impl<I: Isa + Hash> Core<I> {
         for (key, item) in inbox {
             rank(key.time).hash(h);
             match item {
-                CoreItem::Line { line: l, msg, .. } => (line(*l), msg).hash(h),
+                CoreItem::Line { line: l, msg, data } => (line(*l), msg, data).hash(h),
                 other => std::mem::discriminant(other).hash(h),
             }
+        }
+        for mut copies in hw.shadow.all() {
+            copies.iter_mut().for_each(|(l, _)| *l = line(*l));
+            copies.sort_unstable_by_key(|(l, _)| *l);
+            copies.hash(h);
         }
         for (th, isa) in hw.threads.iter().zip(&self.isas) {
             isa.hash(h);

@@ -7,14 +7,13 @@
 //!
 //! The command is `EXHAUSTIVE=1 cargo test --release -p emu_cpu --test exhaustive -- --nocapture`.
 //! It prints the number of states of each product; a product that is only walked says so.
+//! With `--features shadow` lines have values (`explore`): the same tests, and more states.
 //!
 //! Of the small configurations, one way (in the private caches and in the LLC, so that two lines
 //! fight for it) and one fill buffer are here. One directory entry does not exist: directories have
 //! no capacity (L10). Upgrade against upgrade, and a silent drop before a request, happen in every
 //! product with loads and stores. Legs are free here; legs of every length are in
 //! `emu/mem/tests/random.rs`.
-// The explored messages carry no data.
-#![cfg(not(feature = "shadow"))]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 #![allow(unreachable_pub, missing_docs, reason = "modules of one test")]
 

@@ -1,7 +1,5 @@
 //! The line protocol with a rule broken (`engine.md` section 12): the search of all states sees it,
 //! in machines that it passes with the rules as written.
-// The explored messages carry no data.
-#![cfg(not(feature = "shadow"))]
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "modules of one test")]
 
@@ -48,9 +46,12 @@ fn catches(mutant: Mutant, case: Case, text: &str) {
 
 #[test]
 fn a_write_granted_before_the_answers_is_caught() {
-    for (llcs, per) in [(1, 2), (2, 1)] {
+    let beside = "may write beside";
+    // Where lines have bytes, those of the owner are not yet in the LLC: it grants nothing.
+    let early = if cfg!(feature = "shadow") { "never got its data" } else { beside };
+    for (llcs, per, text) in [(1, 2, early), (2, 1, beside)] {
         let case = Case { llcs, per, ops: &[Op::Load, Op::Store], ..TWO };
-        catches(Mutant::EarlyGrant, case, "may write beside");
+        catches(Mutant::EarlyGrant, case, text);
     }
 }
 

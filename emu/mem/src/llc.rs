@@ -1038,6 +1038,7 @@ impl Llc {
         let l = self.line(line);
         let owner = if l.owner == NOBODY { NOBODY } else { place(l.owner) };
         (set(l.sharers()), l.up, owner, l.has_data, l.is_dirty).hash(h);
+        self.shadow.get(line).hash(h);
         if l.txn != IDLE {
             let t = self.txns.at(l.txn);
             t.active.map(|a| (place(a.req.place), a.req.want, a.stage)).hash(h);

@@ -18,9 +18,10 @@
 //! nobody waits (no deadlock), and the records of LLCs and home name all that cores hold (L11).
 //! And no circle without a new operation: whatever the order of messages, all that has begun ends.
 //!
-//! **Values** are not in the states: a read or write performs in an item of a core with permission
-//! (`Core` asserts nothing else), so that with one writer or many readers in every state each read
-//! returns the last write (V3).
+//! **Values** are in the states under the feature `shadow` only: then copies and messages carry data,
+//! each atomic changes its line, and each access of a core compares its copy with flat memory. There
+//! are several times as many states. Without it, one writer or many readers in every state means
+//! that each read returns the last write (V3).
 
 mod nodes;
 pub mod script;
@@ -37,8 +38,9 @@ use emu_mem::llc::Llc;
 use emu_mem::msg::LineMsg;
 use emu_mem::paths::Paths;
 use emu_mem::phys::Phys;
+use emu_mem::shadow::Data;
 use emu_sim::mutant::Mutation;
-use emu_sim::{Chance, CoreId, CpuId, HomeId, LlcId, NodeRef};
+use emu_sim::{Chance, CoreId, CpuId, HomeId, LineAddr, LlcId, NodeRef};
 use nodes::{Input, LINES, Node, Sent, View, World};
 use rustc_hash::{FxHashMap, FxHasher};
 use script::{Op, Script};
@@ -94,16 +96,19 @@ struct Slot {
     /// Contribution of each node to the digest of a state, by node, then symmetry.
     names: Vec<Vec<u64>>,
     by_name: FxHashMap<u64, u32>,
-    /// By node and key of the input.
-    next: FxHashMap<(u32, u32), (u32, Messages)>,
-    /// Inputs that this place has had, with their keys.
-    inputs: BTreeMap<u32, Input>,
+    /// By node, key of the input, and flat memory.
+    next: FxHashMap<(u32, u32, u32), Step>,
+    /// Inputs that this place has had, by key and flat memory.
+    inputs: BTreeMap<(u32, u32), Input>,
     /// Other states than the one that is kept, of the same name.
     twins: Vec<(u32, Node)>,
 }
 
 /// Messages that leave a node: ways and codes.
 type Messages = Arc<[(u16, u8)]>;
+
+/// What an input makes of a node and of flat memory, and what the node sends.
+type Step = (u32, u32, Messages);
 
 /// A way for messages of one line.
 struct Way {
@@ -114,7 +119,7 @@ struct Way {
     slot: usize,
 }
 
-/// Numbers of the nodes' states, by slot, then numbers of the contents of all ways.
+/// Numbers of the nodes' states, by slot, then numbers of the contents of all ways, then flat memory.
 type State = Box<[u32]>;
 
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +140,7 @@ pub struct Explorer {
     sums: Vec<u64>,
     slots: Vec<Slot>,
     ways: Vec<Way>,
-    messages: Vec<(LineMsg, bool)>,
+    messages: Vec<(LineMsg, Data, bool)>,
     contents: Vec<Vec<u8>>,
     /// By content, then symmetry.
     content_names: Vec<Vec<u64>>,
@@ -319,12 +324,20 @@ impl Explorer {
                     Node::start(core, &self.world)
                 }
                 NodeRef::Llc(id) => Node::Llc(Box::new(Llc::new(id, paths)), Default::default()),
-                _ => Node::Home(Box::new(Home::new(HomeId(0), paths)), Default::default()),
+                _ => {
+                    let mut home = Home::new(HomeId(0), paths);
+                    self.world.set_values(0);
+                    for line in 0..self.case.lines {
+                        home.begin_shadow(LineAddr(line.into()), &self.world.phys);
+                    }
+                    Node::Home(Box::new(home), Default::default())
+                }
             };
             state.push(self.number(slot, node));
         }
         let empty = self.content(Vec::new());
         state.extend(self.ways.iter().map(|_| empty));
+        state.push(0);
         state.into()
     }
 
@@ -356,11 +369,11 @@ impl Explorer {
         let name = |y: &Symmetry| {
             let mut h = FxHasher::default();
             for code in &codes {
-                let (mut msg, is_slow) = self.messages[usize::from(*code)];
+                let (mut msg, data, is_slow) = self.messages[usize::from(*code)];
                 if let LineMsg::Snoop { grant_to: Some(llc), .. } = &mut msg {
                     *llc = LlcId(y.llcs[llc.index()].into());
                 }
-                std::hash::Hash::hash(&(msg, is_slow), &mut h);
+                std::hash::Hash::hash(&(msg, data, is_slow), &mut h);
             }
             h.finish()
         };
@@ -371,17 +384,19 @@ impl Explorer {
         n
     }
 
-    fn code(&mut self, msg: LineMsg, is_slow: bool) -> u8 {
-        let at = self.messages.iter().position(|m| *m == (msg, is_slow));
-        at.unwrap_or_else(|| {
-            self.messages.push((msg, is_slow));
+    fn code(&mut self, message: (LineMsg, Data, bool)) -> u8 {
+        let at = self.messages.iter().position(|m| *m == message);
+        let at = at.unwrap_or_else(|| {
+            self.messages.push(message);
             self.messages.len() - 1
-        }) as u8
+        });
+        u8::try_from(at).unwrap()
     }
 
     /// The least of the names that a state has under all symmetries.
     fn digest(&mut self, state: &State) -> u64 {
-        let (nodes, queues) = state.split_at(self.slots.len());
+        let (nodes, queues) = state[..state.len() - 1].split_at(self.slots.len());
+        let values = state[state.len() - 1];
         let sums = &mut self.sums;
         sums.fill(0);
         for (slot, n) in self.slots.iter().zip(nodes) {
@@ -395,6 +410,11 @@ impl Explorer {
                 *sum = sum.wrapping_add(mix(y.queues[i], *name));
             }
         }
+        for line in (0..self.case.lines).filter(|line| values >> line & 1 == 1) {
+            for (sum, y) in sums.iter_mut().zip(&self.symmetries) {
+                *sum = sum.wrapping_add(mix(usize::MAX / 2, y.lines[usize::from(line)].into()));
+            }
+        }
         sums.iter().copied().min().unwrap_or(0)
     }
 
@@ -404,13 +424,13 @@ impl Explorer {
         for (w, way) in self.ways.iter().enumerate() {
             let codes = &self.contents[state[self.slots.len() + w] as usize];
             for (i, code) in codes.iter().enumerate() {
-                let (msg, _) = self.messages[usize::from(*code)];
+                let (msg, data, _) = self.messages[usize::from(*code)];
                 let may_pass = |earlier: &u8| {
-                    let (e, is_slow) = &self.messages[usize::from(*earlier)];
+                    let (e, _, is_slow) = &self.messages[usize::from(*earlier)];
                     *is_slow || phase_of(e) > phase_of(&msg)
                 };
                 if codes[..i].iter().all(may_pass) {
-                    let input = Input::Msg(way.from, way.line, msg);
+                    let input = Input::Msg(way.from, way.line, msg, data);
                     let key = (w as u32) << 8 | u32::from(*code);
                     out.push(Choice { slot: way.slot, input, key, from: Some((w, i)) });
                 }
@@ -452,13 +472,13 @@ impl Explorer {
 
     /// The state that a choice leads to, if that is another one.
     fn apply(&mut self, state: &State, choice: Choice) -> Option<State> {
-        let before = state[choice.slot];
-        let (n, sent) = self.transition(choice, before);
-        if n == before && sent.is_empty() && choice.from.is_none() {
+        let (before, last) = (state[choice.slot], state.len() - 1);
+        let (n, values, sent) = self.transition(choice, before, state[last]);
+        if (n, values) == (before, state[last]) && sent.is_empty() && choice.from.is_none() {
             return None;
         }
         let mut next = state.clone();
-        next[choice.slot] = n;
+        (next[choice.slot], next[last]) = (n, values);
         let queues = self.slots.len();
         if let Some((w, i)) = choice.from {
             next[queues + w] = self.without(state[queues + w], i);
@@ -492,29 +512,32 @@ impl Explorer {
         n
     }
 
-    fn transition(&mut self, choice: Choice, node: u32) -> (u32, Messages) {
+    fn transition(&mut self, choice: Choice, node: u32, values: u32) -> Step {
         let Choice { slot, input, key, .. } = choice;
         let s = &self.slots[slot];
-        if let Some((n, sent)) = s.next.get(&(node, key)) {
-            return (*n, sent.clone());
+        if let Some(step) = s.next.get(&(node, key, values)) {
+            return step.clone();
         }
-        let mut moved = s.nodes[node as usize].clone();
-        let sent = self.moved(slot, &mut moved, input);
-        let n = self.number(slot, moved);
+        let moved = s.nodes[node as usize].clone();
+        let step = self.step(slot, moved, input, values);
         let s = &mut self.slots[slot];
-        s.inputs.insert(key, input);
-        s.next.insert((node, key), (n, sent.clone()));
-        (n, sent)
+        s.inputs.insert((key, values), input);
+        s.next.insert((node, key, values), step.clone());
+        step
     }
 
-    fn moved(&mut self, slot: usize, node: &mut Node, input: Input) -> Messages {
+    fn step(&mut self, slot: usize, mut node: Node, input: Input, values: u32) -> Step {
         let from = self.slots[slot].who;
         let mut sent = Vec::new();
+        self.world.set_values(values);
         node.apply(input, &self.world, &mut sent);
-        let code = |Sent { to, line, msg, is_slow }: &Sent| {
+        let values = self.world.values();
+        let code = |Sent { to, line, msg, data, is_slow }: &Sent| {
             let is_way = |w: &Way| (w.from, w.to, w.line) == (from, *to, *line);
-            (self.ways.iter().position(is_way).unwrap() as u16, self.code(*msg, *is_slow))
+            let way = self.ways.iter().position(is_way).unwrap() as u16;
+            (way, self.code((*msg, *data, *is_slow)))
         };
-        sent.iter().map(code).collect()
+        let sent = sent.iter().map(code).collect();
+        (self.number(slot, node), values, sent)
     }
 }

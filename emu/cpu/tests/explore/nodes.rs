@@ -21,7 +21,7 @@ use emu_sim::mutant::Mutation;
 use emu_sim::{Chance, CpuId, Freq, Key, LineAddr, NodeRef, Phase, SimTime};
 use rustc_hash::FxHasher;
 
-use super::script::{Op, Script};
+use super::script::{Op, Script, address};
 use super::{Case, Symmetry};
 
 /// Cycles of everything that must outlast whatever else happens: holds.
@@ -36,7 +36,7 @@ pub const LINES: usize = 2;
 /// What moves a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
-    Msg(NodeRef, u8, LineMsg),
+    Msg(NodeRef, u8, LineMsg, Data),
     /// An operation of a core begins.
     Op(Op),
     /// The next time that a core waits for has come: the end of a hold.
@@ -51,6 +51,7 @@ pub struct Sent {
     pub to: NodeRef,
     pub line: u8,
     pub msg: LineMsg,
+    pub data: Data,
     /// Of a sleeping core: others may overtake it.
     pub is_slow: bool,
 }
@@ -131,6 +132,17 @@ pub struct World {
 }
 
 impl World {
+    /// Makes flat memory what it is in a state: a bit for each line.
+    pub fn set_values(&self, values: u32) {
+        for line in 0..self.lines {
+            self.phys.store(address(line), 8, u64::from(values >> line & 1));
+        }
+    }
+
+    pub fn values(&self) -> u32 {
+        (0..self.lines).map(|line| (self.phys.load(address(line), 8) as u32 & 1) << line).sum()
+    }
+
     fn gap(&self) -> u64 {
         if self.is_fine { 1 } else { GAP }
     }
@@ -158,12 +170,9 @@ impl Node {
                 let at = SimTime(core.last_time().ps() + world.gap() * 1000);
                 let key = |phase| Key::at(at.ps(), phase);
                 match input {
-                    Input::Msg(_, line, msg) => {
+                    Input::Msg(_, line, msg, data) => {
                         let line = LineAddr(line.into());
-                        core.deliver(
-                            key(phase_of(&msg)),
-                            CoreItem::Line { line, msg, data: Data::default() },
-                        );
+                        core.deliver(key(phase_of(&msg)), CoreItem::Line { line, msg, data });
                     }
                     Input::Op(op) => {
                         core.isa_mut(0).op = Some(op);
@@ -177,18 +186,18 @@ impl Node {
                 Node::settle(core, from, world);
                 let now = core.last_time().ps();
                 for out in core.take_out() {
-                    let Out::Line(Envelope { key, to, line, msg, .. }) = out else {
+                    let Out::Line(Envelope { key, to, line, msg, data, .. }) = out else {
                         panic!("core sent {out:?}")
                     };
                     let is_slow = key.time >= now + SLOW / 2;
-                    sent.push(Sent { to, line: line.0 as u8, msg, is_slow });
+                    sent.push(Sent { to, line: line.0 as u8, msg, data, is_slow });
                 }
             }
             Node::Llc(llc, waiting) => {
                 let mut out = Vec::new();
                 match input {
-                    Input::Msg(from, line, msg) => {
-                        let e = envelope(NodeRef::Home(emu_sim::HomeId(0)), from, line, msg);
+                    Input::Msg(from, line, msg, data) => {
+                        let e = envelope(from, line, msg, data);
                         arrives(waiting, &e);
                         llc.handle(&e, &world.paths, CHANCE, &mut out);
                     }
@@ -201,9 +210,9 @@ impl Node {
                 sent.extend(out.iter().map(plain));
             }
             Node::Home(home, waiting) => {
-                let Input::Msg(from, line, msg) = input else { panic!("home got {input:?}") };
+                let Input::Msg(from, line, msg, data) = input else { panic!("home got {input:?}") };
                 let mut out = Vec::new();
-                let e = envelope(NodeRef::Home(emu_sim::HomeId(0)), from, line, msg);
+                let e = envelope(from, line, msg, data);
                 arrives(waiting, &e);
                 home.handle(&e, &world.paths, CHANCE, &mut out);
                 served(waiting, &out, |_| true);
@@ -283,13 +292,14 @@ impl Node {
     }
 }
 
-fn envelope(to: NodeRef, from: NodeRef, line: u8, msg: LineMsg) -> Envelope {
+/// A message to a node that does not ask whether it is meant.
+fn envelope(from: NodeRef, line: u8, msg: LineMsg, data: Data) -> Envelope {
     let (key, line) = (Key::at(0, Phase::Grant), LineAddr(line.into()));
-    Envelope { key, to, from, line, msg, data: Data::default() }
+    Envelope { key, to: NodeRef::Machine, from, line, msg, data }
 }
 
 fn plain(e: &Envelope) -> Sent {
-    Sent { to: e.to, line: e.line.0 as u8, msg: e.msg, is_slow: false }
+    Sent { to: e.to, line: e.line.0 as u8, msg: e.msg, data: e.data, is_slow: false }
 }
 
 fn arrives(waiting: &mut Waiting, e: &Envelope) {

@@ -17,7 +17,8 @@ pub enum Op {
     Flush(u8),
     /// MONITOR.
     Arm(u8),
-    /// MWAIT in a state that loses the caches: every line is evicted.
+    /// MWAIT in a state that loses the caches: every line is evicted. Ends at once if the monitor is
+    /// not armed.
     Sleep,
 }
 
@@ -27,8 +28,14 @@ pub struct Script {
     pub op: Option<Op>,
 }
 
-const fn address(line: u8) -> PhysAddr {
+pub const fn address(line: u8) -> PhysAddr {
     PhysAddr((line as u64) << LINE_SIZE_LOG2)
+}
+
+/// In shadow mode each atomic changes the line, so that a stale copy is another one; else values
+/// are not looked at, and would be states for nothing.
+fn changed(old: u128) -> u128 {
+    if cfg!(feature = "shadow") { old ^ 1 } else { old }
 }
 
 fn wait(reason: WaitReason, state: Option<u8>) -> Flow {
@@ -44,8 +51,8 @@ impl Isa for Script {
         match self.op {
             None => return Ok(wait(WaitReason::Halt, None)),
             Some(Op::Load(l)) => drop(port.load(address(l), 8)?),
-            Some(Op::Store(l)) => port.store(address(l), 8, 1)?,
-            Some(Op::Rmw(l)) => drop(port.rmw(address(l), 8, &mut Some)?),
+            Some(Op::Store(l)) => port.store(address(l), 8, 0)?,
+            Some(Op::Rmw(l)) => drop(port.rmw(address(l), 8, &mut |old| Some(changed(old)))?),
             Some(Op::Flush(l)) => port.flush_line(address(l))?,
             Some(Op::Arm(l)) => port.arm_monitor(address(l))?,
             Some(Op::Sleep) => {

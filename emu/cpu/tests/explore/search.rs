@@ -150,13 +150,12 @@ impl Explorer {
         for slot in 0..self.slots.len() {
             let inputs = self.slots[slot].inputs.clone();
             for (n, twin) in std::mem::take(&mut self.slots[slot].twins) {
-                for (key, input) in &inputs {
-                    let Some(expected) = self.slots[slot].next.get(&(n, *key)).cloned() else {
+                for ((key, values), input) in &inputs {
+                    let Some(expected) = self.slots[slot].next.get(&(n, *key, *values)).cloned()
+                    else {
                         continue;
                     };
-                    let mut twin = twin.clone();
-                    let sent = self.moved(slot, &mut twin, *input);
-                    let found = (self.number(slot, twin), sent);
+                    let found = self.step(slot, twin.clone(), *input, *values);
                     assert_eq!(
                         found, expected,
                         "{input:?} to {:?}",

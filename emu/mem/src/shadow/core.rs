@@ -52,6 +52,12 @@ impl CoreCopies {
         self.present.check(line, phys, who);
     }
 
+    /// All bytes, of copies and of lines that left, for explorations of all states.
+    #[must_use]
+    pub fn all(&self) -> [Vec<(LineAddr, Data)>; 2] {
+        [self.present.all(), self.leaving.all()]
+    }
+
     /// Memory was changed from outside, at a cut.
     #[inline]
     pub fn overwrite(&mut self, pa: PhysAddr, bytes: &[u8]) {

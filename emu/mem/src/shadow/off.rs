@@ -36,6 +36,12 @@ impl Copies {
         Data(())
     }
 
+    /// All copies.
+    #[must_use]
+    pub fn all(&self) -> Vec<(LineAddr, Data)> {
+        Vec::new()
+    }
+
     /// Ends a copy and returns its bytes.
     #[inline]
     pub fn take(&mut self, _: LineAddr) -> Data {

@@ -42,6 +42,14 @@ impl Copies {
         Data(self.0.get(&line).copied())
     }
 
+    /// All copies, for explorations of all states.
+    #[must_use]
+    pub fn all(&self) -> Vec<(LineAddr, Data)> {
+        let mut all: Vec<_> = self.0.iter().map(|(line, b)| (*line, Data(Some(*b)))).collect();
+        all.sort_unstable_by_key(|(line, _)| *line);
+        all
+    }
+
     /// Ends a copy and returns its bytes.
     pub fn take(&mut self, line: LineAddr) -> Data {
         Data(self.0.remove(&line))
