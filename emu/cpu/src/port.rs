@@ -120,7 +120,7 @@ pub trait Port {
     /// Reads 16 bytes that lie in one line of write-back memory.
     fn load_wide(&mut self, pa: PhysAddr) -> Result<u128, Wait>;
 
-    /// Buffers a store of `size` bytes (1, 2, 4, 8) that lie in one line.
+    /// Buffers a store of `size` bytes (1 to 8) that lie in one line.
     fn store(&mut self, pa: PhysAddr, size: u8, value: u64) -> Result<(), Wait>;
 
     /// Buffers a store of 16 bytes that lie in one line.

@@ -161,7 +161,7 @@ impl Port for FlatPort {
     }
 
     fn store(&mut self, pa: PhysAddr, size: u8, value: u64) -> Result<(), Wait> {
-        assert!(matches!(size, 1 | 2 | 4 | 8), "store of {size} bytes");
+        assert!(matches!(size, 1..=8), "store of {size} bytes");
         self.write(pa, size, u128::from(value));
         Ok(())
     }

@@ -451,21 +451,21 @@ impl<P: Port> Ctx<'_, P> {
         }
     }
 
-    /// Writes 1 to 8 bytes of one line.
+    /// Writes 1 to 8 bytes of one line: one store, whatever their number (L13).
     fn write_piece(&mut self, place: Place, len: u8, value: u64) -> Exec<()> {
-        if let Place::Apic(offset) = place {
-            return self.apic_write(offset, len, value & u64::MAX >> (64 - 8 * u32::from(len)));
-        }
-        for (at, size) in powers(len) {
-            let value = value >> (8 * u32::from(at)) & u64::MAX >> (64 - 8 * u32::from(size));
-            match place.offset(u64::from(at)) {
-                Place::Ram(pa) => self.port.store(PhysAddr(pa), size, value)?,
-                Place::Device(addr) | Place::Apic(addr) => {
-                    let write = Some(value);
+        let mask = u64::MAX >> (64 - 8 * u32::from(len));
+        match place {
+            Place::Ram(pa) => self.port.store(PhysAddr(pa), len, value & mask)?,
+            Place::Device(addr) => {
+                for (at, size) in powers(len) {
+                    let part =
+                        value >> (8 * u32::from(at)) & u64::MAX >> (64 - 8 * u32::from(size));
+                    let (addr, write) = (addr + u64::from(at), Some(part));
                     let space = Space::Memory;
                     self.port.device(DeviceAccess { space, addr, size, write })?;
                 }
             }
+            Place::Apic(offset) => self.apic_write(offset, len, value & mask)?,
         }
         Ok(())
     }
