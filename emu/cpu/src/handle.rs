@@ -92,9 +92,11 @@ impl<I: Isa> Core<I> {
                 continue;
             }
             let is_ready = head.ready <= t && hw.threads[j].stores.last_drain < t;
-            hw.threads[j].stores.is_head_waiting = false;
             if is_ready && perm.can_write() {
+                hw.threads[j].stores.is_head_waiting = false;
                 hw.drain(j, t, phys);
+            } else {
+                hw.threads[j].stores.try_again(t);
             }
         }
         for j in 0..self.hw.threads.len() {

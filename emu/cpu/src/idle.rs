@@ -172,6 +172,14 @@ impl Hw {
         delay.ps()
     }
 
+    /// A cpu went to sleep at `t`: its siblings have more room from now on, and not before.
+    pub(crate) fn share_again(&mut self, t: u64) {
+        self.update_shares();
+        for th in &mut self.threads {
+            th.score.redirect(t);
+        }
+    }
+
     /// Siblings share width and window while both run (C4). A spinning sibling runs.
     pub(crate) fn update_shares(&mut self) {
         self.share_due = u64::MAX;

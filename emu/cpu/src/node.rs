@@ -210,9 +210,18 @@ impl Hw {
         self.step_limit = self.step_limit.min(cycle);
     }
 
-    /// Notes that an own item of this cycle and phase is handled, or an access performs (K3).
+    /// Notes that an own item of this cycle and phase is handled, or an access performs.
+    ///
+    /// # Panics
+    /// If the core was beyond it, which is a model bug (K3).
     #[inline]
     pub(crate) fn handles(&mut self, cycle: u64, phase: Phase) {
+        assert!(
+            cycle >= self.handled.time,
+            "model bug: late item of core {}: {phase:?} of cycle {cycle} after {:?}",
+            self.id.0,
+            self.handled
+        );
         (self.handled.time, self.handled.phase) = (cycle, phase);
     }
 
@@ -381,7 +390,7 @@ impl<I: Isa> Core<I> {
                 Due::Deadline(j) => self.handle_deadline(j, time),
                 Due::Drain(j) => self.handle_drain(j, time, phys),
                 Due::Step(j) => self.run_steps(j, unit, phys),
-                Due::Share => self.hw.update_shares(),
+                Due::Share => self.hw.share_again(time),
             }
         }
     }
@@ -488,7 +497,8 @@ impl<I: Isa> Core<I> {
         let cur = &th.current;
         let latency = u64::from(config.timing.latency[cur.timing.class as usize]);
         let complete = cur.i.max(cur.data) + latency + cur.extra;
-        let retire = th.score.finish(cur.d, cur.i, complete, &cur.timing);
+        // What follows from the instruction is not dated before what it waited for (C3).
+        let retire = th.score.finish(cur.d, cur.i, complete, &cur.timing).max(th.now);
         if cur.mispredicted {
             th.score.redirect(complete + u64::from(config.timing.mispredict));
         }
@@ -526,7 +536,7 @@ impl<I: Isa> Core<I> {
         let (cpu, at) = (self.hw.threads[j].cpu, self.hw.config.freq.edge(cycle));
         self.hw.out.push(Out::Shutdown { cpu, at });
         self.hw.sends(cycle);
-        self.hw.update_shares();
+        self.hw.share_due = cycle;
     }
 
     /// What left the core since the last call, in the order in which it was made.

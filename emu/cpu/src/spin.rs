@@ -161,6 +161,8 @@ impl Hw {
         }
         spin.record(false);
         th.run = RunState::Running;
+        // What siblings did meanwhile is no obstacle: had it mattered, the spin had ended there.
+        self.handled.time = self.handled.time.min(th.step_time());
         true
     }
 

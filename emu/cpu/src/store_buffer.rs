@@ -129,6 +129,13 @@ impl StoreBuffer {
         }
     }
 
+    /// The grant that the head waited for came at `now` and is of no use to it: it asks again, and
+    /// not before now (C3).
+    pub(crate) fn try_again(&mut self, now: u64) {
+        self.is_head_waiting = false;
+        self.last_drain = self.last_drain.max(now - 1);
+    }
+
     /// Removes the head, which drained at `now`.
     pub(crate) fn pop(&mut self, now: u64) -> Option<Store> {
         self.last_drain = now;

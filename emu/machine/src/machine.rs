@@ -10,7 +10,7 @@ use emu_mem::llc::Llc;
 use emu_mem::paths::Paths;
 use emu_mem::phys::Phys;
 use emu_observe::{Record, Wanted};
-use emu_sim::{Agenda, Chance, CoreId, CpuId, LlcId, PhysAddr, SimTime};
+use emu_sim::{Agenda, Chance, CoreId, CpuId, Key, LlcId, PhysAddr, SimTime};
 use emu_x86::cpu::X86Cpu;
 use guests_abi::class::LineClass;
 
@@ -101,6 +101,8 @@ pub struct Machine {
     pub(crate) phys: Phys,
     pub(crate) unit: Unit,
     pub(crate) uncore: Agenda<UncoreItem>,
+    /// Key of the last item that the uncore handled.
+    pub(crate) handled: Key,
     pub(crate) bus: Bus,
     pub(crate) dma: DmaEngine,
     pub(crate) rules: Rules,
@@ -174,6 +176,7 @@ impl Machine {
             phys: Phys::new(ram_end),
             unit: Unit::default(),
             uncore: Agenda::default(),
+            handled: Key::FIRST,
             bus: Bus::new(cpus as usize, options.seed),
             dma: DmaEngine::default(),
             rules: Rules::default(),

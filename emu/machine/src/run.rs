@@ -260,6 +260,12 @@ impl Machine {
     /// Handles the first item of the uncore.
     fn handle_uncore(&mut self, until: &Until, envelopes: &mut Vec<Envelope>) {
         let Some((key, item)) = self.uncore.pop() else { return };
+        assert!(
+            key > self.handled,
+            "model bug: late message to the uncore: {item:?} of {key:?} after {:?}",
+            self.handled
+        );
+        self.handled = key;
         match item {
             UncoreItem::Line(e) => {
                 match e.to {
