@@ -243,6 +243,23 @@ mod tests {
     }
 
     #[test]
+    fn accesses_stay_inside_their_variable_and_constants_inside_their_encoding() {
+        let cases = [
+            ("movl $1,5(x)", "`movl $1,5(x)`: goes beyond the 8 bytes of a variable"),
+            ("lock incq 1(x)", "`lock incq 1(x)`: goes beyond the 8 bytes of a variable"),
+            ("movb %al,256(x)", "`256(x)` is far outside"),
+            (
+                "addq $2147483648,(x)",
+                "`addq $2147483648,(x)`: the constant has more than 31 bits; move it to a register",
+            ),
+        ];
+        for (text, message) in cases {
+            let found = refusal_of(&format!(" P0 ;\n {text} ;\nexists (x=1)"));
+            assert_eq!(found, format!("line 4: {message}"));
+        }
+    }
+
+    #[test]
     fn every_thread_has_an_instruction() {
         let text = " P0 | P1 ;\n movl $1,(x) | ;\nexists (x=1)";
         assert_eq!(refusal_of(text), "line 3: P1 has no instruction");

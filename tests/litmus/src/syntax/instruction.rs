@@ -1,7 +1,7 @@
 //! Instructions in AT&T order: text to [`Op`].
 
 use super::{Scope, clause};
-use crate::program::{Change, Op, Place, REGISTERS, Size, Source};
+use crate::program::{Change, Op, Place, REGISTERS, Size, Source, VARIABLE_BYTES};
 
 /// An operand.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str, scope: &mut Scope) -> Result<Op, String> {
     };
     match op {
         Op::Rmw { place, change, is_locked } => {
-            Ok(Op::Rmw { place, change, is_locked: is_locked || is_prefixed })
+            check(Op::Rmw { place, change, is_locked: is_locked || is_prefixed }, text)
         }
         _ if is_prefixed => Err(format!("`{text}`: LOCK is not allowed here")),
         op => check(op, text),
@@ -93,13 +93,25 @@ fn source(operand: &Operand) -> Option<Source> {
     }
 }
 
-/// Refuses what the encodings do not have: stores take 32-bit constants that are not negative.
+/// Refuses what the encodings do not have, as memory takes 32-bit constants that are not negative,
+/// and accesses beyond a variable.
 fn check(op: Op, text: &str) -> Result<Op, String> {
-    match op {
-        Op::Store(_, Source::Immediate(value)) if value > 0x7fff_ffff => {
+    let (place, from) = match op {
+        Op::Store(place, from)
+        | Op::Rmw { place, change: Change::Add(from) | Change::Or(from), .. } => {
+            (place, Some(from))
+        }
+        Op::Load(_, place) | Op::Rmw { place, .. } => (place, None),
+        Op::Move(..) | Op::Mfence | Op::Lfence | Op::Sfence => return Ok(op),
+    };
+    if usize::from(place.offset) + usize::from(place.size.0) > VARIABLE_BYTES {
+        return Err(format!("`{text}`: goes beyond the {VARIABLE_BYTES} bytes of a variable"));
+    }
+    match from {
+        Some(Source::Immediate(value)) if value > 0x7fff_ffff => {
             Err(format!("`{text}`: the constant has more than 31 bits; move it to a register"))
         }
-        op => Ok(op),
+        _ => Ok(op),
     }
 }
 
@@ -115,7 +127,8 @@ fn operand(text: &str, scope: &mut Scope) -> Result<Operand, String> {
         .split_once('(')
         .and_then(|(offset, rest)| Some((offset, rest.strip_suffix(')')?)))
         .ok_or_else(|| format!("`{text}` is no operand"))?;
-    let offset = if offset.is_empty() { 0 } else { clause::number(offset)? as u8 };
+    let offset = if offset.is_empty() { 0 } else { clause::number(offset)? };
+    let offset = u8::try_from(offset).map_err(|_| format!("`{text}` is far outside"))?;
     Ok(Operand::Memory { variable: scope.variable(name)?, offset })
 }
 
