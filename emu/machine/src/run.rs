@@ -35,6 +35,15 @@ pub(crate) enum UncoreItem {
     Point { cpu: CpuId, index: u32, held_by: Option<u32> },
 }
 
+/// Orders stops of one instant, as the host's order must not (`engine.md` D5): what devices ask for
+/// comes in order of keys, cpus that fail follow by number.
+fn rank(stop: &Stop) -> u64 {
+    match stop {
+        Stop::GuestFault { cpu, .. } => 1 + u64::from(cpu.0),
+        _ => 0,
+    }
+}
+
 /// Records kept before they are handed on, at least.
 const RECORD_BATCH: usize = 4096;
 
@@ -188,7 +197,8 @@ impl Machine {
     /// Stops the run at `at` plus the machine's stop latency, unless it stops earlier.
     fn ask_stop(&mut self, at: SimTime, stop: Stop) {
         let time = at + SimTime(self.topology.stop_latency);
-        if self.stop.as_ref().is_none_or(|s| time < s.0) {
+        let is_first = |s: &(SimTime, Stop)| (time, rank(&stop)) < (s.0, rank(&s.1));
+        if self.stop.as_ref().is_none_or(is_first) {
             self.stop = Some((time, stop));
         }
     }
@@ -403,6 +413,29 @@ impl Machine {
         let ready = self.records.partition_point(|r| r.time < t);
         for r in self.records.drain(..ready) {
             observer.record(&r);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn of_stops_at_one_instant_the_same_is_reported_whoever_asks_first() {
+        let topology = topology::Machine::load("duo", &[]).expect("a shipped machine");
+        let fault = |cpu| Stop::GuestFault { cpu: CpuId(cpu), pc: 0, what: String::new() };
+        let report = |order: [(u64, Stop); 3]| {
+            let mut machine = Machine::new(&topology, Options::default()).expect("it can be built");
+            order.map(|(at, stop)| machine.ask_stop(SimTime(at), stop));
+            machine.stop.map(|(_, stop)| stop)
+        };
+        let [a, b, exit] = [(7, fault(0)), (7, fault(1)), (7, Stop::Exit { code: 3 })];
+        let late = (8, exit.1.clone());
+        for [x, y] in [[&a, &b], [&b, &a]] {
+            assert_eq!(report([x.clone(), late.clone(), y.clone()]), Some(fault(0)));
+            assert_eq!(report([x.clone(), exit.clone(), y.clone()]), Some(exit.1.clone()));
         }
     }
 }
