@@ -631,9 +631,9 @@ impl Home {
     }
 
     /// Puts of the owner on a line that nobody is served alone end the ownership; others change no
-    /// record, since a snoop that is under way will find the line gone (L7). A writer's data are the
-    /// newest whatever becomes of its record: the owner's, or those of the requester, if the owner
-    /// passed its permission on and its answer has the longer way.
+    /// record, since a snoop that is under way will find the line gone (L7). A writer's data are
+    /// the newest whatever becomes of its record: the owner's, or those of the requester, if the
+    /// owner passed its permission on and its answer has the longer way.
     fn put(&mut self, from: u32, line: LineAddr, (dirty, data): (bool, Data), watch: bool) {
         let l = *self.line(line);
         let active = if l.txn == IDLE { None } else { self.txns.at(l.txn).active };

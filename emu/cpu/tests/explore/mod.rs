@@ -18,10 +18,10 @@
 //! nobody waits (no deadlock), and the records of LLCs and home name all that cores hold (L11).
 //! And no circle without a new operation: whatever the order of messages, all that has begun ends.
 //!
-//! **Values** are in the states under the feature `shadow` only: then copies and messages carry data,
-//! each atomic changes its line, and each access of a core compares its copy with flat memory. There
-//! are several times as many states. Without it, one writer or many readers in every state means
-//! that each read returns the last write (V3).
+//! **Values** are in the states under the feature `shadow` only: then copies and messages carry
+//! data, each atomic changes its line, and each access of a core compares its copy with flat
+//! memory. There are several times as many states. Without it, one writer or many readers in every
+//! state means that each read returns the last write (V3).
 
 mod nodes;
 pub mod script;
@@ -119,7 +119,8 @@ struct Way {
     slot: usize,
 }
 
-/// Numbers of the nodes' states, by slot, then numbers of the contents of all ways, then flat memory.
+/// Numbers of the nodes' states, by slot, then numbers of the contents of all ways, then flat
+/// memory.
 type State = Box<[u32]>;
 
 #[derive(Clone, Copy, Debug)]

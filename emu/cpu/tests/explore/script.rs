@@ -17,8 +17,8 @@ pub enum Op {
     Flush(u8),
     /// MONITOR.
     Arm(u8),
-    /// MWAIT in a state that loses the caches: every line is evicted. Ends at once if the monitor is
-    /// not armed.
+    /// MWAIT in a state that loses the caches: every line is evicted. Ends at once if the monitor
+    /// is not armed.
     Sleep,
 }
 
