@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The outside programs that make an image.
 pub(crate) struct Toolchain {
@@ -66,8 +67,7 @@ impl Toolchain {
     /// Builds `name`.c into `out` with extra flags and returns the bytes of the ELF file.
     pub(crate) fn build(&self, name: &str, extra: &[&str], out: &Path) -> Vec<u8> {
         let sources = sources();
-        let stem = format!("{name}-{}{}", self.compiler, extra.concat());
-        let (object, image) = (out.join(format!("{stem}.o")), out.join(format!("{stem}.elf")));
+        let [object, image] = own_files(out, name);
         let mut compile = Command::new(self.compiler);
         compile.args(self.target).args(FLAGS).args(extra);
         compile.arg("-c").arg(sources.join(format!("{name}.c"))).arg("-o").arg(&object);
@@ -76,13 +76,12 @@ impl Toolchain {
         link.arg("-T").arg(sources.join("guest.ld")).arg("--build-id=none");
         link.arg("-o").arg(&image).arg(&object);
         run(link);
-        std::fs::read(&image).expect("the linker wrote the image")
+        take([object, image])
     }
 
     /// Builds the 32-bit guest, which only serves to be refused.
     pub(crate) fn build_32(&self, out: &Path) -> Vec<u8> {
-        let stem = format!("hello32-{}", self.compiler);
-        let (object, image) = (out.join(format!("{stem}.o")), out.join(format!("{stem}.elf")));
+        let [object, image] = own_files(out, "hello32");
         let mut compile = Command::new(self.compiler);
         let target = if self.compiler == "gcc" { "-m32" } else { "--target=i386-none-elf" };
         compile.args([target, "-O2", "-ffreestanding", "-fno-pic", "-c"]);
@@ -92,8 +91,24 @@ impl Toolchain {
         link.args(["-m", "elf_i386", "-e", "start", "--build-id=none"]);
         link.arg("-o").arg(&image).arg(&object);
         run(link);
-        std::fs::read(&image).expect("the linker wrote the image")
+        take([object, image])
     }
+}
+
+/// Names of an object and an image that no other build uses: tests run side by side.
+fn own_files(out: &Path, name: &str) -> [PathBuf; 2] {
+    static BUILDS: AtomicU32 = AtomicU32::new(0);
+    let n = BUILDS.fetch_add(1, Ordering::Relaxed);
+    ["o", "elf"].map(|kind| out.join(format!("{name}-{}-{n}.{kind}", std::process::id())))
+}
+
+/// The bytes of the image; both files go.
+fn take(files: [PathBuf; 2]) -> Vec<u8> {
+    let bytes = std::fs::read(&files[1]).expect("the linker wrote the image");
+    for file in files {
+        let _ = std::fs::remove_file(file);
+    }
+    bytes
 }
 
 fn run(mut command: Command) {
