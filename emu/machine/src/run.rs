@@ -428,7 +428,9 @@ mod tests {
         let fault = |cpu| Stop::GuestFault { cpu: CpuId(cpu), pc: 0, what: String::new() };
         let report = |order: [(u64, Stop); 3]| {
             let mut machine = Machine::new(&topology, Options::default()).expect("it can be built");
-            order.map(|(at, stop)| machine.ask_stop(SimTime(at), stop));
+            for (at, stop) in order {
+                machine.ask_stop(SimTime(at), stop);
+            }
             machine.stop.map(|(_, stop)| stop)
         };
         let [a, b, exit] = [(7, fault(0)), (7, fault(1)), (7, Stop::Exit { code: 3 })];
