@@ -168,18 +168,21 @@ pub const fn phase_of(msg: &LineMsg) -> Phase {
 
 /// Pages under one entry of the upper level.
 const LEAF_PAGES: usize = 128;
+/// Leaves of a branch: 4 GiB. The addresses of 52 bits have a million branches.
+const BRANCH_LEAVES: usize = 1 << 13;
 
 type Leaf<P> = Box<[Option<Box<P>>]>;
 
-/// State by page of lines: two levels, grown by touch, so an idle gigabyte costs 16 KiB.
+/// State by page of lines: three levels, grown by touch, so that an idle gigabyte costs 16 KiB, and
+/// an address far beyond memory, which a guest can name, no more than the way to it.
 #[derive(Clone, Debug)]
 pub(crate) struct PageTable<P> {
-    leaves: Vec<Option<Leaf<P>>>,
+    branches: Vec<Vec<Option<Leaf<P>>>>,
 }
 
 impl<P> Default for PageTable<P> {
     fn default() -> Self {
-        PageTable { leaves: Vec::new() }
+        PageTable { branches: Vec::new() }
     }
 }
 
@@ -187,12 +190,17 @@ impl<P> PageTable<P> {
     /// The page of a line, if anything was ever recorded in it.
     pub(crate) fn get(&self, line: LineAddr) -> Option<&P> {
         let page = line.page() as usize;
-        self.leaves.get(page / LEAF_PAGES)?.as_ref()?[page % LEAF_PAGES].as_deref()
+        let leaf = page / LEAF_PAGES;
+        let branch = self.branches.get(leaf / BRANCH_LEAVES)?;
+        branch.get(leaf % BRANCH_LEAVES)?.as_ref()?[page % LEAF_PAGES].as_deref()
     }
 
     /// Every page of lines in which something was recorded, with its first line, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LineAddr, &P)> {
-        let pages = self.leaves.iter().enumerate().flat_map(|(leaf, pages)| {
+        let leaves = self.branches.iter().enumerate().flat_map(|(branch, leaves)| {
+            leaves.iter().enumerate().map(move |(n, leaf)| (branch * BRANCH_LEAVES + n, leaf))
+        });
+        let pages = leaves.flat_map(|(leaf, pages)| {
             let pages = pages.iter().flatten().enumerate();
             pages.map(move |(n, page)| (leaf * LEAF_PAGES + n, page))
         });
@@ -203,13 +211,19 @@ impl<P> PageTable<P> {
     pub(crate) fn get_or_make(&mut self, line: LineAddr, make: impl FnOnce() -> P) -> &mut P {
         let page = line.page() as usize;
         let leaf = page / LEAF_PAGES;
-        if leaf >= self.leaves.len() {
-            self.leaves.resize_with(leaf + 1, || None);
-        }
-        let leaf = self.leaves[leaf]
+        let branch = grown(&mut self.branches, leaf / BRANCH_LEAVES);
+        let leaf = grown(branch, leaf % BRANCH_LEAVES)
             .get_or_insert_with(|| (0..LEAF_PAGES).map(|_| None).collect::<Leaf<P>>());
         leaf[page % LEAF_PAGES].get_or_insert_with(|| Box::new(make()))
     }
+}
+
+/// The entry at an index, with as many empty ones before it as that takes.
+fn grown<T: Default>(entries: &mut Vec<T>, index: usize) -> &mut T {
+    if index >= entries.len() {
+        entries.resize_with(index + 1, T::default);
+    }
+    &mut entries[index]
 }
 
 /// No transaction: the value of a line's slab index.
@@ -320,6 +334,12 @@ mod tests {
         t.get_or_make(far, || [7; 64])[3] = 9;
         assert_eq!(t.get(LineAddr(far.0 + 3)).map(|p| p[3]), Some(9));
         assert!(t.get(LineAddr(0)).is_none());
+        let last = LineAddr((1 << 46) - 1);
+        t.get_or_make(last, || [5; 64]);
+        let pages: Vec<u64> = t.iter().map(|(line, _)| line.0).collect();
+        assert_eq!(pages, [far.0, last.0 - 63]);
+        let leaves: usize = t.branches.iter().map(Vec::len).sum();
+        assert!(t.branches.len() <= 1 << 20 && leaves <= 2 * BRANCH_LEAVES, "few for two pages");
     }
 
     #[test]
