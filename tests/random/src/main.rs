@@ -76,6 +76,7 @@ impl Args {
             steps_spins: self.step_spins,
             shuffle: self.shuffle.then_some(seed),
             window_ps: self.window,
+            ..Host::default()
         }
     }
 }

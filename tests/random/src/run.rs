@@ -4,6 +4,7 @@ use std::fmt;
 
 use emu_machine::{Machine, Options, Stop, Until};
 use emu_observe::{Observer, PointTable, Record, Wanted, trace_line};
+use emu_sim::mutant::Mutation;
 use emu_sim::{CpuId, SimTime};
 use sha2::{Digest, Sha256};
 use tests_litmus::plan::Draw;
@@ -64,6 +65,9 @@ pub struct Host {
     pub shuffle: Option<u64>,
     /// Picoseconds of a window.
     pub window_ps: Option<u64>,
+    /// What the machine does wrong, under the feature `mutants`; the one choice that may change
+    /// more than speed.
+    pub mutation: Mutation,
 }
 
 /// What a clean run was.
@@ -134,6 +138,7 @@ pub fn run(case: &Case, host: &Host) -> Result<Report, String> {
         elide_spins: !host.steps_spins,
         shuffle_host: host.shuffle,
         window_ps: host.window_ps,
+        mutation: host.mutation,
         ..Options::default()
     };
     let mut machine = Machine::new(&topology, options).map_err(|e| e.to_string())?;
