@@ -5,8 +5,8 @@
 //! That is what `cargo fuzz run --sanitizer none` does, without a tool to install.
 //!
 //! Inputs that reach something new are kept below `fuzz/corpus` of the target directory, inputs
-//! that fail below `fuzz/failed`. `minimise` in the place of RUNS puts the smallest inputs that
-//! together reach the same into `tests/fuzz/corpus`, to be committed.
+//! that fail below `fuzz/failed`. `minimise` in the place of RUNS puts the fewest of them that
+//! reach the same code into `tests/fuzz/corpus`, to be committed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,8 +26,8 @@ const FLAGS: [&str; 4] = [
 const RUNS: &str = "100000";
 /// Bounds of one input: bytes, seconds, and MiB of the process.
 const BOUNDS: [&str; 3] = ["-max_len=4096", "-timeout=10", "-rss_limit_mb=2048"];
-/// Largest input that is committed, in bytes.
-const COMMITTED_MAX: &str = "-max_len=4095";
+/// How inputs to commit are chosen: by code reached, whatever how often, up to 1 KiB each.
+const MERGE: [&str; 4] = ["-set_cover_merge=1", "-use_counters=0", "-max_len=1024", "-verbosity=0"];
 
 /// Builds the targets and runs one of them, or all.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -83,14 +83,20 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target_dir(root).join(triple).join("fuzz/fuzz"))
 }
 
-/// Puts the inputs of both folders that are needed for what they reach into the first.
+/// Adds the fewest found inputs that together reach all code that the named ones do not; those that
+/// were added before, whose names are hashes, have to earn their place again.
 fn minimise(mut fuzz: Command, committed: &Path, found: &Path) -> Result<(), String> {
-    let old = committed.with_extension("old");
-    fs::rename(committed, &old).map_err(|error| format!("{}: {error}", committed.display()))?;
-    let new = made(committed.to_owned())?;
-    fuzz.args(["-merge=1", COMMITTED_MAX]).arg(new).arg(found).arg(&old);
-    finish("minimise", &mut fuzz)?;
-    fs::remove_dir_all(&old).map_err(|error| format!("{}: {error}", old.display()))
+    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let is_named = |name: &str| name.len() != 40 || name.bytes().any(|b| !b.is_ascii_hexdigit());
+    for entry in fs::read_dir(committed).map_err(|error| failed(committed, error))? {
+        let path = entry.map_err(|error| failed(committed, error))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let Some(name) = name.filter(|name| !is_named(name)) else { continue };
+        fs::copy(&path, found.join(name)).map_err(|error| failed(&path, error))?;
+        fs::remove_file(&path).map_err(|error| failed(&path, error))?;
+    }
+    fuzz.args(MERGE).arg(committed).arg(found);
+    finish("minimise", &mut fuzz)
 }
 
 fn cargo() -> Command {
