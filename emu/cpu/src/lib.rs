@@ -15,6 +15,7 @@ pub mod isa;
 pub mod node;
 pub mod points;
 pub mod port;
+pub mod predict;
 mod scoreboard;
 mod spin;
 mod store_buffer;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use emu_cpu::isa::{Flow, Isa, Received};
 use emu_cpu::port::{Note, Port, TimeOrder, Wait};
+use emu_cpu::predict::Predictor;
 use emu_cpu::timing::{Class, OpTiming};
 use emu_cpu::wait::{Signal, WaitReason, WaitRequest, WakeCause};
 use emu_sim::{ApicId, Freq, PhysAddr, SimTime};
@@ -28,7 +29,7 @@ use crate::defs::{Features, Vendor, cr0, efer, rflags, rights, vector};
 use crate::exec::{self, Next};
 use crate::fault::{self, Delivery, Nested};
 use crate::msr::MsrFile;
-use crate::predict::Predictor;
+
 use crate::state::{SegReg, Segment, State, TableReg, gpr};
 use crate::tlb::{Access, Tlb, TlbSizes};
 

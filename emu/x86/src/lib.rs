@@ -21,7 +21,6 @@ mod ipi;
 pub mod mmu;
 pub mod msr;
 pub mod mwait;
-pub mod predict;
 pub mod segment;
 pub mod state;
 pub mod tlb;
