@@ -1,0 +1,481 @@
+//! One arm64 cpu: its parts, and one step.
+//!
+//! A step takes a pending event, or runs one instruction. An instruction that ends in an exception
+//! changes nothing but the note of it; the exception is taken by the next step, which nothing can
+//! come before. A step that waits is run again from its start: `begun` says what it was doing, and
+//! everything it decides from is unchanged, so that it makes the same requests.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use emu_cpu::isa::{Flow, Isa, Received};
+use emu_cpu::port::{Note, Port, Wait};
+use emu_cpu::predict::Predictor;
+use emu_cpu::timing::{Class, OpTiming};
+use emu_cpu::wait::{Signal, WaitReason, WaitRequest, WakeCause};
+use emu_sim::{Freq, PhysAddr, SimTime};
+
+use crate::ctx::{Ctx, Exception, Exec, Next, Trap};
+use crate::decode::decode;
+use crate::defs::{Ec, Features, SysReg, spsr};
+use crate::except::Kind;
+use crate::exec::execute;
+use crate::gic::{GicConfig, LocalGic, Pending};
+use crate::mmu::Reservation;
+use crate::psci::power_off_request;
+use crate::state::{Pstate, State};
+use crate::sysreg::SysRegs;
+use crate::timer::{Comparator, GenericTimer};
+use crate::tlb::{Tlb, TlbSizes};
+
+/// Which interrupt controller a machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gic {
+    /// GICv2: CPU interface and banked distributor registers in memory.
+    V2,
+    /// GICv3: system registers, redistributors.
+    V3,
+}
+
+/// What the cpus of a machine have in common.
+#[derive(Clone, Debug)]
+pub struct CpuConfig {
+    /// What is implemented and offered.
+    pub features: Features,
+    /// Identification registers with their values.
+    pub ids: Arc<[(SysReg, u64)]>,
+    /// `CCSIDR_EL1` by the value of `CSSELR_EL1`.
+    pub ccsidr: Vec<(u64, u64)>,
+    /// Width of a physical address in bits.
+    pub phys_addr_bits: u32,
+    /// Physical addresses that are no memory.
+    pub mmio: Vec<Range<u64>>,
+    /// Sizes of the TLBs.
+    pub tlb: TlbSizes,
+    /// Clock of the system counter.
+    pub counter: Freq,
+    /// Clock of the cycle counter `PMCCNTR_EL0`.
+    pub cycle: Freq,
+    /// Interrupt controller.
+    pub gic: Gic,
+    /// Level that the boot cpu starts at: 1 or 2. With 1 there is no EL2.
+    pub entry_level: u8,
+    /// Value of the event register after reset.
+    pub event_at_reset: bool,
+    /// Idle state of WFI.
+    pub wfi_state: Option<u8>,
+    /// Power-state parameters of PSCI CPU_SUSPEND with their idle states.
+    pub suspend_states: Vec<(u32, u8)>,
+}
+
+/// What one cpu of a machine has for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuIdentity {
+    /// `MPIDR_EL1`.
+    pub mpidr: u64,
+    /// `MIDR_EL1`.
+    pub midr: u64,
+    /// Whether it runs from the start; others wait for CPU_ON.
+    pub is_boot: bool,
+    /// Physical address of its redistributor's frames (GICv3).
+    pub gic_frame: Option<u64>,
+    /// Processor number in `GICR_TYPER`.
+    pub number: u16,
+    /// Whether its redistributor is the last of its series.
+    pub is_last: bool,
+}
+
+impl CpuIdentity {
+    /// Affinity Aff3.Aff2.Aff1.Aff0 in 32 bits: the id by which signals find the cpu.
+    #[must_use]
+    pub const fn affinity(&self) -> u32 {
+        (self.mpidr >> 32 & 0xff) as u32 * (1 << 24) + (self.mpidr & 0xff_ffff) as u32
+    }
+}
+
+/// What the step that waits was doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Begun {
+    /// Nothing: the next step starts anew.
+    #[default]
+    Nothing,
+    /// Executing an instruction: "begun instructions finish" (`engine.md` I1).
+    Body,
+    /// Taking a synchronous exception.
+    Exception(Exception),
+}
+
+/// One cpu.
+#[derive(Clone, Debug)]
+pub struct ArmCpu {
+    /// Registers.
+    pub state: State,
+    /// Branch predictor.
+    pub predictor: Predictor,
+    /// System registers that are storage.
+    pub sys: SysRegs,
+    /// Redistributor and CPU interface.
+    pub gic: LocalGic,
+    /// Generic timer.
+    pub timer: GenericTimer,
+    /// Configuration shared by the cpus of the machine.
+    pub config: Arc<CpuConfig>,
+    pub(crate) identity: CpuIdentity,
+    pub(crate) tlb: Tlb,
+    /// The event register of WFE.
+    pub(crate) event_register: bool,
+    /// Up to when the event stream has been looked at.
+    pub(crate) event_seen: SimTime,
+    /// The wait, if the cpu waits, is one of WFE: an event ends it.
+    pub(crate) waits_for_event: bool,
+    pub(crate) reservation: Option<Reservation>,
+    /// Address and X0 after the power-down state that the cpu is in.
+    pub(crate) resume: Option<(u64, u64)>,
+    /// The machine is off or resets.
+    pub(crate) is_stopped: bool,
+    /// The cpu is off until CPU_ON.
+    is_off: bool,
+    /// Whether there may be something to do besides the next instruction.
+    attention: bool,
+    begun: Begun,
+}
+
+impl ArmCpu {
+    /// A cpu after power-up: the boot cpu runs, others are off.
+    #[must_use]
+    pub fn new(config: Arc<CpuConfig>, identity: CpuIdentity) -> ArmCpu {
+        let gic = GicConfig {
+            affinity: identity.affinity(),
+            number: identity.number,
+            is_last: identity.is_last,
+        };
+        let mut cpu = ArmCpu {
+            state: State::at_level(config.entry_level),
+            predictor: Predictor::default(),
+            sys: SysRegs::new(identity.midr, identity.mpidr),
+            gic: LocalGic::new(gic),
+            timer: GenericTimer::new(config.counter),
+            identity,
+            tlb: Tlb::new(config.tlb),
+            event_register: config.event_at_reset,
+            event_seen: SimTime::ZERO,
+            waits_for_event: false,
+            reservation: None,
+            resume: None,
+            is_stopped: false,
+            is_off: !identity.is_boot,
+            attention: false,
+            begun: Begun::Nothing,
+            config,
+        };
+        cpu.refresh_attention();
+        cpu
+    }
+
+    /// Whether a feature is implemented and offered.
+    #[must_use]
+    #[inline(always)]
+    pub fn has(&self, feature: Features) -> bool {
+        self.config.features.contains(feature)
+    }
+
+    /// `MPIDR_EL1`.
+    #[must_use]
+    pub fn mpidr(&self) -> u64 {
+        self.identity.mpidr
+    }
+
+    /// Whether the cpu is off and waits for CPU_ON.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.is_off
+    }
+
+    /// Follows a change of registers from outside: loaders, debuggers, tests.
+    pub fn registers_changed(&mut self) {
+        self.tlb.flush_all();
+        self.refresh_attention();
+    }
+
+    /// CPU_ON, and the end of a power-down state: the cpu starts at `entry` with `context` in X0,
+    /// registers as after reset.
+    ///
+    /// Source: [PSCI] "Initial core configuration": caches and MMU off, all exceptions masked, at
+    /// the highest level below the firmware. Status: spec.
+    pub fn power_on(&mut self, entry: u64, context: u64) {
+        self.state = State::at_level(self.config.entry_level);
+        self.state.pc = entry;
+        self.state.x[0] = context;
+        self.sys = SysRegs::new(self.identity.midr, self.identity.mpidr);
+        self.event_register = self.config.event_at_reset;
+        self.reservation = None;
+        self.resume = None;
+        self.is_off = false;
+        self.begun = Begun::Nothing;
+        self.registers_changed();
+    }
+
+    /// CPU_OFF.
+    pub(crate) fn power_off(&mut self) {
+        self.is_off = true;
+        self.waits_for_event = false;
+        self.refresh_attention();
+    }
+
+    /// Makes the next step look for pending events.
+    pub(crate) fn refresh_attention(&mut self) {
+        self.attention = self.is_off
+            || self.is_stopped
+            || self.resume.is_some()
+            || self.state.pstate.il
+            || matches!(self.begun, Begun::Exception(_))
+            || self.gic.pending().is_some();
+    }
+
+    /// Takes the timer's levels to its interrupts.
+    pub(crate) fn update_timer_lines(&mut self, now: SimTime) {
+        for which in Comparator::ALL {
+            let is_up = self.timer.is_asserted(which, now);
+            self.gic.redistributor.set_line(which.intid(), is_up);
+        }
+        self.refresh_attention();
+    }
+
+    /// ISR_EL1: what is pending, masked or not.
+    pub(crate) fn pending_summary(&self) -> u64 {
+        match self.gic.pending() {
+            None => 0,
+            Some(Pending { group: 0, .. }) => spsr::F,
+            Some(_) => spsr::I,
+        }
+    }
+
+    /// The interrupt to take now: its kind, the level that takes it, its INTID.
+    fn interrupt(&self) -> Option<(Kind, u8, u32)> {
+        let pending = self.gic.pending()?;
+        let kind = if pending.group == 0 { Kind::Fiq } else { Kind::Irq };
+        Some((kind, self.interrupt_target(kind)?, pending.intid))
+    }
+
+    /// The slow start of a step: what comes before the next instruction, by priority.
+    ///
+    /// Source: [ArmARM] "Exception prioritization": interrupts are taken "in finite time", here
+    /// before the next instruction; an exception that is under way comes first.
+    #[inline(never)]
+    fn attend<P: Port>(&mut self, port: &mut P) -> Option<Flow> {
+        if self.is_stopped {
+            return Some(Flow::Shutdown);
+        }
+        if self.is_off {
+            return Some(Flow::Sleep(power_off_request()));
+        }
+        if let Some((entry, context)) = self.resume.take() {
+            self.power_on(entry, context);
+            return Some(Flow::Next);
+        }
+        if let Begun::Exception(exception) = self.begun {
+            self.begun = Begun::Nothing;
+            start_entry(port);
+            self.take_exception(exception);
+            port.note(Note::InterruptFlag(false));
+            return Some(Flow::Next);
+        }
+        if let Some((kind, target, intid)) = self.interrupt() {
+            start_entry(port);
+            self.enter(target, kind, self.state.pc);
+            port.note(Note::InterruptFlag(false));
+            port.note(Note::InterruptTaken(intid.min(255) as u8));
+            return Some(Flow::Next);
+        }
+        if self.state.pstate.il {
+            let class = Ec::Illegal;
+            self.note_exception(Exception { class, iss: 0, far: None, level: 1, is_after: false });
+            return Some(Flow::Next);
+        }
+        None
+    }
+
+    fn note_exception(&mut self, exception: Exception) {
+        self.begun = Begun::Exception(exception);
+        self.attention = true;
+    }
+
+    /// Fetches, decodes and executes the instruction at the program counter.
+    fn run_instruction<P: Port>(&mut self, port: &mut P) -> Exec<Next> {
+        let op = decode(self.fetch_word(port)?);
+        port.dispatch(&op.timing);
+        execute(&mut Ctx { cpu: self, port }, &op)
+    }
+
+    fn fetch_word<P: Port>(&mut self, port: &mut P) -> Exec<u32> {
+        let pc = self.state.pc;
+        let pa = PhysAddr(Ctx { cpu: self, port }.translate_fetch(pc)?);
+        port.fetch(pa)?;
+        let mut bytes = [0; 4];
+        port.code_bytes(pa, &mut bytes);
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Runs one body as a step does: changes of the TLB take effect when it has ended.
+    ///
+    /// # Errors
+    /// What the body ends in.
+    pub fn run_body<P: Port, T>(
+        &mut self,
+        port: &mut P,
+        body: impl FnOnce(&mut Ctx<'_, P>) -> Exec<T>,
+    ) -> Exec<T> {
+        self.tlb.begin();
+        let result = body(&mut Ctx { cpu: self, port });
+        if !matches!(result, Err(Trap::Wait)) {
+            self.tlb.commit();
+        }
+        result
+    }
+}
+
+fn start_entry<P: Port>(port: &mut P) {
+    port.dispatch(&OpTiming { class: Class::IrqEntry, ..OpTiming::default() });
+    port.serialise();
+}
+
+impl Isa for ArmCpu {
+    type Unit = ();
+
+    fn step<P: Port>(&mut self, _unit: &mut (), port: &mut P) -> Result<Flow, Wait> {
+        self.waits_for_event = false;
+        if self.attention
+            && self.begun != Begun::Body
+            && let Some(flow) = self.attend(port)
+        {
+            self.refresh_attention();
+            return Ok(flow);
+        }
+        self.tlb.begin();
+        let next = match self.run_instruction(port) {
+            Ok(next) => next,
+            Err(Trap::Wait) => {
+                self.begun = Begun::Body;
+                return Err(Wait);
+            }
+            Err(Trap::Fault(exception)) => {
+                self.tlb.commit();
+                self.note_exception(exception);
+                return Ok(Flow::Next);
+            }
+        };
+        self.begun = Begun::Nothing;
+        self.tlb.commit();
+        Ok(match next {
+            Next::Seq => {
+                self.state.pc = self.state.pc.wrapping_add(4);
+                Flow::Next
+            }
+            Next::Jump(target) => {
+                self.state.pc = target;
+                Flow::Next
+            }
+            Next::Sleep(request) => {
+                self.state.pc = self.state.pc.wrapping_add(4);
+                Flow::Sleep(request)
+            }
+        })
+    }
+
+    /// Interrupts carry their INTID as vector: SGIs and PPIs here, shared ones from the
+    /// distributor. Their priority is 0xa0 until the signal carries it.
+    fn receive(&mut self, signal: Signal, _now: SimTime) -> Received {
+        let Signal::Interrupt { vector, .. } = signal else { return Received::Ignored };
+        let is_new = if u32::from(vector) < crate::gic::SPI_FIRST {
+            self.gic.redistributor.set_pending(vector)
+        } else {
+            let intid = u32::from(vector);
+            self.gic.forward(Pending { intid, group: 1, priority: 0xa0 });
+            true
+        };
+        self.refresh_attention();
+        if is_new { Received::Accepted } else { Received::Merged }
+    }
+
+    fn timer(&mut self, now: SimTime) -> Option<SimTime> {
+        self.update_timer_lines(now);
+        self.timer.next_expiry(now)
+    }
+
+    /// Source: [ArmARM] "WFI wake-up events", "WFE wake-up events". Status: spec.
+    fn wake_cause(&self, request: &WaitRequest) -> Option<WakeCause> {
+        if request.reason == WaitReason::Startup {
+            return (!self.is_off).then_some(WakeCause::Reset);
+        }
+        if self.waits_for_event && self.event_register {
+            return Some(WakeCause::Spurious);
+        }
+        let is_ready = if request.wake_on_masked {
+            self.gic.pending().is_some()
+        } else {
+            self.interrupt().is_some()
+        };
+        is_ready.then_some(WakeCause::Interrupt)
+    }
+
+    fn interrupt_ready(&self) -> bool {
+        self.attention
+            && !self.is_off
+            && !self.is_stopped
+            && self.begun == Begun::Nothing
+            && self.interrupt().is_some()
+    }
+
+    fn pc(&self) -> u64 {
+        self.state.pc
+    }
+
+    fn registers(&self) -> Vec<(&'static str, u64)> {
+        const NAMES: [&str; 31] = [
+            "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13",
+            "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25",
+            "x26", "x27", "x28", "x29", "x30",
+        ];
+        use crate::sysreg::Cell;
+        let state = &self.state;
+        let mut registers: Vec<_> = NAMES.into_iter().zip(state.x).collect();
+        registers.extend([
+            ("sp", state.x_sp(31)),
+            ("pc", state.pc),
+            ("pstate", state.pstate.to_spsr()),
+            ("elr_el1", state.elr[1]),
+            ("esr_el1", self.sys[Cell::EsrEl1]),
+            ("far_el1", self.sys[Cell::FarEl1]),
+            ("sctlr_el1", self.sys[Cell::SctlrEl1]),
+            ("ttbr0_el1", self.sys[Cell::Ttbr0El1]),
+            ("ttbr1_el1", self.sys[Cell::Ttbr1El1]),
+        ]);
+        registers
+    }
+
+    fn same_state(&self, other: &Self) -> bool {
+        self.state.pc == other.state.pc
+            && self.state == other.state
+            && self.sys == other.sys
+            && self.predictor.stamp() == other.predictor.stamp()
+            && self.gic == other.gic
+            && self.timer == other.timer
+            && self.tlb.generation() == other.tlb.generation()
+            && self.latches() == other.latches()
+            && self.reservation == other.reservation
+            && self.begun == other.begun
+    }
+}
+
+impl ArmCpu {
+    fn latches(&self) -> (bool, SimTime, Option<(u64, u64)>, [bool; 3]) {
+        let flags = [self.waits_for_event, self.is_stopped, self.is_off];
+        (self.event_register, self.event_seen, self.resume, flags)
+    }
+
+    /// Process state, for tests and debuggers.
+    #[must_use]
+    pub fn pstate(&self) -> Pstate {
+        self.state.pstate
+    }
+}
