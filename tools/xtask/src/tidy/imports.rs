@@ -53,6 +53,7 @@ const TABLE: &[Row] = &[
                         &["iced-x86", "serde_json"]),
     row("tests_ins",    &[], &["iced-x86"]),
     row("tests_native", &["emu_x86", "tests_ins"], &["iced-x86", "libc"]),
+    row("tests_native_arm64", &["emu_sim", "emu_cpu", "emu_x86", "emu_arm64", "tests_ins"], &[]),
     row("tests_random", &["emu_sim", "emu_observe", "emu_machine", "topology", "guests_abi",
                           "tests_litmus"],
                         &["clap", "iced-x86", "sha2"]),
