@@ -21,8 +21,7 @@ impl<I: Isa> Core<I> {
         if self.hw.wanted.wakes {
             self.hw.event(j, t, Event::IdleEnter { state: request.state });
         }
-        self.hw.share_due = t;
-        self.hw.flush_if_asked(t);
+        self.hw.share_due = self.hw.share_due.min(t);
         let is_triggered = request.reason == WaitReason::Monitor
             && !matches!(self.hw.threads[j].monitor, MonitorState::Armed(_));
         if is_triggered {
@@ -126,7 +125,8 @@ impl Hw {
         rest + freq.cycles_in(exit)
     }
 
-    /// Once every cpu of the core is in a state that loses the caches, they are emptied.
+    /// Once every cpu of the core is in a state that loses the caches, they are emptied. What is
+    /// still buffered asks for its lines again, behind the `Put`s (L8).
     fn flush_if_asked(&mut self, t: u64) {
         let flushes = |w: &Wait| {
             let state = w.request.state.and_then(|s| self.config.idle.get(usize::from(s)));
@@ -172,11 +172,20 @@ impl Hw {
         delay.ps()
     }
 
-    /// A cpu went to sleep at `t`: its siblings have more room from now on, and not before.
-    pub(crate) fn share_again(&mut self, t: u64) {
+    /// A cpu has gone to sleep at `t`: its siblings have more room from now on, and not before, and
+    /// the caches may be lost (W4). Another may be on its way.
+    pub(crate) fn fell_asleep(&mut self, t: u64) {
         self.update_shares();
         for th in &mut self.threads {
             th.score.redirect(t);
+        }
+        let since = |th: &crate::thread::Thread| match th.run {
+            RunState::Waiting(w) if w.since > t => Some(w.since),
+            _ => None,
+        };
+        match self.threads.iter().filter_map(since).min() {
+            Some(next) => self.share_due = next,
+            None => self.flush_if_asked(t),
         }
     }
 

@@ -167,7 +167,7 @@ pub struct Hw {
     pub(crate) limit: u64,
     /// As `limit`, for steps: bounded by the other items of the core too.
     pub(crate) step_limit: u64,
-    /// Cycle at which the siblings' shares change, as one has gone to sleep.
+    /// Cycle at which a cpu will have gone to sleep: shares change, and caches may be lost.
     pub(crate) share_due: u64,
     /// Key of the last handled item; of own items, and of accesses that performed inside a step,
     /// only cycle and phase (K3).
@@ -390,7 +390,7 @@ impl<I: Isa> Core<I> {
                 Due::Deadline(j) => self.handle_deadline(j, time),
                 Due::Drain(j) => self.handle_drain(j, time, phys),
                 Due::Step(j) => self.run_steps(j, unit, phys),
-                Due::Share => self.hw.share_again(time),
+                Due::Share => self.hw.fell_asleep(time),
             }
         }
     }
@@ -536,7 +536,7 @@ impl<I: Isa> Core<I> {
         let (cpu, at) = (self.hw.threads[j].cpu, self.hw.config.freq.edge(cycle));
         self.hw.out.push(Out::Shutdown { cpu, at });
         self.hw.sends(cycle);
-        self.hw.share_due = cycle;
+        self.hw.share_due = self.hw.share_due.min(cycle);
     }
 
     /// What left the core since the last call, in the order in which it was made.
