@@ -200,7 +200,7 @@ impl ArmCpu {
     /// CPU_ON, and the end of a power-down state: the cpu starts at `entry` with `context` in X0,
     /// registers as after reset.
     ///
-    /// Source: [PSCI] "Initial core configuration": caches and MMU off, all exceptions masked, at
+    /// Source: \[PSCI\] "Initial core configuration": caches and MMU off, all exceptions masked, at
     /// the highest level below the firmware. Status: spec.
     pub fn power_on(&mut self, entry: u64, context: u64) {
         self.state = State::at_level(self.config.entry_level);
@@ -259,7 +259,7 @@ impl ArmCpu {
 
     /// The slow start of a step: what comes before the next instruction, by priority.
     ///
-    /// Source: [ArmARM] "Exception prioritization": interrupts are taken "in finite time", here
+    /// Source: \[ArmARM\] "Exception prioritization": interrupts are taken "in finite time", here
     /// before the next instruction; an exception that is under way comes first.
     #[inline(never)]
     fn attend<P: Port>(&mut self, port: &mut P) -> Option<Flow> {
@@ -402,7 +402,7 @@ impl Isa for ArmCpu {
         self.timer.next_expiry(now)
     }
 
-    /// Source: [ArmARM] "WFI wake-up events", "WFE wake-up events". Status: spec.
+    /// Source: \[ArmARM\] "WFI wake-up events", "WFE wake-up events". Status: spec.
     fn wake_cause(&self, request: &WaitRequest) -> Option<WakeCause> {
         if request.reason == WaitReason::Startup {
             return (!self.is_off).then_some(WakeCause::Reset);

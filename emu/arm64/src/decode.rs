@@ -1,13 +1,13 @@
 //! Decoding: instruction words to `Op`.
 //!
 //! The tables are the project's own. A64 words have one width, and their fields are the
-//! architecture's: the index tables of [ArmARM] "A64 Instruction Set Encoding" are nested matches
+//! architecture's: the index tables of \[ArmARM\] "A64 Instruction Set Encoding" are nested matches
 //! here, a file for each top-level group, in the manual's order. Decoder crates (disarm64,
 //! yaxpeax-arm) were weighed: they give operands for text, so that a second table from their
 //! mnemonics to semantics would be as long as this one, and hide which encodings are unallocated.
 //!
 //! Decoding is total: an unallocated word, or one of an extension that is not modelled, is
-//! [`Kind::Undefined`]. What depends on the features of a cpu is decided at execution.
+//! `Kind::Undefined`. What depends on the features of a cpu is decided at execution.
 //!
 //! Register 31 is resolved here: `ZR` or `SP` by what the encoding says.
 //!

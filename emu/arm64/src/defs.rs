@@ -1,6 +1,6 @@
 //! Facts of the architecture: names and positions of bits. No behaviour.
 //!
-//! Source of all: [ArmARM] "AArch64 System Register Descriptions", "The AArch64 System Level
+//! Source of all: \[ArmARM\] "AArch64 System Register Descriptions", "The AArch64 System Level
 //! Programmers' Model". Status: spec.
 
 use bitflags::bitflags;

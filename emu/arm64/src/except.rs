@@ -6,7 +6,7 @@
 //! Not modelled: EL3 (its firmware answers calls in `psci`), AArch32, VHE, SError, software step,
 //! traps of debug exceptions to EL2.
 //!
-//! Source: [ArmARM] "AArch64.TakeException", "AArch64.ExceptionReturn",
+//! Source: \[ArmARM\] "AArch64.TakeException", "AArch64.ExceptionReturn",
 //! "ELFromSPSR", "Exception vectors". Status: spec.
 
 use emu_cpu::port::{Fence, Note, Port};
@@ -76,7 +76,7 @@ impl ArmCpu {
 
     /// Level that an interrupt would be taken to now; `None` while it is masked.
     ///
-    /// Source: [ArmARM] "Asynchronous exception routing", "Asynchronous exception masking": one
+    /// Source: \[ArmARM\] "Asynchronous exception routing", "Asynchronous exception masking": one
     /// for a higher level is not masked, one for a lower level is not taken.
     pub(crate) fn interrupt_target(&self, kind: Kind) -> Option<u8> {
         let (route, mask) = match kind {
@@ -126,8 +126,8 @@ impl ArmCpu {
 
     /// Process state and address after ERET.
     ///
-    /// Source: [ArmARM] "Illegal return events from AArch64 state": PSTATE.IL is set; level, stack
-    /// pointer and, of the rest, what is not flags and masks stay.
+    /// Source: \[ArmARM\] "Illegal return events from AArch64 state": PSTATE.IL is set; level,
+    /// stack pointer and, of the rest, what is not flags and masks stay.
     fn exception_return(&mut self) {
         let el = self.state.pstate.el;
         let (saved, elr) = (self.state.spsr[usize::from(el)], self.state.elr[usize::from(el)]);

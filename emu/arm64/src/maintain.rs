@@ -8,7 +8,7 @@
 //! Not modelled: maintenance by set and way (no operation), DC IVAC discarding data, stage 2 forms
 //! (they drop the whole regime of EL1), AT of EL1 at EL2 (it translates by the regime of EL2).
 //!
-//! Source: [ArmARM] "Cache maintenance system instructions", "TLB maintenance instructions",
+//! Source: \[ArmARM\] "Cache maintenance system instructions", "TLB maintenance instructions",
 //! "Address translation instructions". Status: spec.
 
 use emu_cpu::port::Port;

@@ -10,7 +10,7 @@
 //! hint, non-cacheable *RAM* (RAM is always write-back: only the ranges of `CpuConfig::mmio` are
 //! devices, but device memory types ask for alignment), external aborts.
 //!
-//! Source: [ArmARM] "The AArch64 Virtual Memory System Architecture". Status: spec.
+//! Source: \[ArmARM\] "The AArch64 Virtual Memory System Architecture". Status: spec.
 
 use emu_cpu::port::{DeviceAccess, Fence, Port, Space as PortSpace};
 use emu_sim::PhysAddr;
@@ -182,8 +182,8 @@ impl ArmCpu {
 
     /// How `va`, which has no tag, is translated; `None` where no table is for it.
     ///
-    /// Source: [ArmARM] "TCR_EL1": T0SZ 16 to 39 with the 4 KiB granule; other values are taken as
-    /// the nearest. Status: spec, assumed.
+    /// Source: \[ArmARM\] "TCR_EL1": T0SZ 16 to 39 with the 4 KiB granule; other values are taken
+    /// as the nearest. Status: spec, assumed.
     fn regime(&self, va: u64) -> Option<Regime> {
         let has_hafdbs = self.has(Features::HAFDBS);
         let width = |tsz: u64| 64 - (tsz as u32 & 63).clamp(16, 39);
@@ -458,7 +458,7 @@ impl<P: Port> Ctx<'_, P> {
 
     /// Physical address in memory of an exclusive or atomic access.
     ///
-    /// Source: [ArmARM] "Unsupported exclusive or atomic access" for devices. Status: spec.
+    /// Source: \[ArmARM\] "Unsupported exclusive or atomic access" for devices. Status: spec.
     fn atomic_address(&mut self, va: u64, size: u8, access: Access) -> Exec<u64> {
         match self.span(va, size, access, Align::Always)?.first {
             Place::Ram(pa) => Ok(pa),
@@ -495,7 +495,7 @@ impl<P: Port> Ctx<'_, P> {
     /// # Errors
     /// EC 0x26.
     ///
-    /// Source: [ArmARM] "SP alignment checking".
+    /// Source: \[ArmARM\] "SP alignment checking".
     #[inline]
     pub fn check_sp(&self) -> Exec<()> {
         let check = if self.cpu.state.pstate.el == 0 { sctlr::SA0 } else { sctlr::SA };
@@ -538,7 +538,7 @@ impl<P: Port> Ctx<'_, P> {
 
     /// DC ZVA: writes the block of 64 bytes with zeroes.
     ///
-    /// Source: [ArmARM] "DC ZVA": alignment fault on device memory. Status: spec.
+    /// Source: \[ArmARM\] "DC ZVA": alignment fault on device memory. Status: spec.
     pub(crate) fn zero_block(&mut self, va: u64) -> Exec<()> {
         let access = self.cpu.data_access(true, Acc::Plain);
         let (pa, is_device) = self.translate(va, access)?;
@@ -743,7 +743,7 @@ impl<P: Port> Ctx<'_, P> {
         Err(Miss::Fault(fsc::ACCESS_FLAG | 3))
     }
 
-    /// Source: [ArmARM] "Translation table walk", "Hierarchical control of data access
+    /// Source: \[ArmARM\] "Translation table walk", "Hierarchical control of data access
     /// permissions". Status: spec.
     fn walk_once(&mut self, regime: &Regime, va: u64, access: Access) -> Result<Walk, Miss> {
         let levels = (regime.bits - 12).div_ceil(9);
@@ -783,7 +783,7 @@ impl<P: Port> Ctx<'_, P> {
 
     /// Translates for AT: the value of PAR_EL1.
     ///
-    /// Source: [ArmARM] "PAR_EL1". Status: spec.
+    /// Source: \[ArmARM\] "PAR_EL1". Status: spec.
     pub(crate) fn probe_translation(&mut self, va: u64, access: Access) -> Exec<u64> {
         const RES1: u64 = 1 << 11;
         if self.cpu.sctlr() & sctlr::M == 0 {

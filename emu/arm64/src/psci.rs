@@ -6,7 +6,7 @@
 //!
 //! Not modelled: OS-initiated mode, statistics, MEM_PROTECT, SYSTEM_SUSPEND, CPU_FREEZE.
 //!
-//! Source: [PSCI] "Function prototypes", [SMCCC] "Arm Architecture Calls". Status: spec.
+//! Source: \[PSCI\] "Function prototypes", \[SMCCC\] "Arm Architecture Calls". Status: spec.
 
 use emu_cpu::port::{Fence, Port};
 use emu_cpu::wait::{WaitReason, WaitRequest};

@@ -8,7 +8,7 @@
 //! VHE names, breakpoints and watchpoints (their registers hold what is written), event counters
 //! (PMCR.N is 0), software step.
 //!
-//! Source: [ArmARM] "AArch64 System Register Descriptions", "System PMU registers". Status: spec.
+//! Source: \[ArmARM\] "AArch64 System Register Descriptions", "System PMU registers". Status: spec.
 
 use std::sync::LazyLock;
 
@@ -478,7 +478,7 @@ impl<P: Port> Ctx<'_, P> {
     /// # Errors
     /// Undefined; DAIF at EL0 without SCTLR_EL1.UMA.
     ///
-    /// Source: [ArmARM] "MSR (immediate)".
+    /// Source: \[ArmARM\] "MSR (immediate)".
     pub fn write_pstate(&mut self, reg: SysReg, imm: u8) -> Exec<()> {
         let (_, op1, _, _, op2) = reg.fields();
         const DAIF: SysReg = SysReg::new(3, 3, 4, 2, 1);

@@ -7,7 +7,7 @@
 //!
 //! Not modelled: counter scaling and offsets of FEAT_ECV, secure timers, virtual EL2 timer.
 //!
-//! Source: [ArmARM] "The Generic Timer in AArch64 state". Status: spec.
+//! Source: \[ArmARM\] "The Generic Timer in AArch64 state". Status: spec.
 
 use emu_sim::{Freq, SimTime};
 

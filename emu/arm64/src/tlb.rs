@@ -174,7 +174,7 @@ pub struct PageRights {
 impl PageRights {
     /// Mask of the accesses that are allowed, one bit an [`Access`]. The dirty state is not asked.
     ///
-    /// Source: [ArmARM] "Data access permissions", "Instruction execution permissions": "If the
+    /// Source: \[ArmARM\] "Data access permissions", "Instruction execution permissions": "If the
     /// region is writable at EL0 it is not executable at EL1", "WXN". Status: spec.
     #[must_use]
     pub const fn allowed(self, wxn: bool) -> u8 {

@@ -5,7 +5,7 @@
 //! Otherwise it waits: for the line that is reserved, an interrupt that is not masked, an event, or
 //! the next event of the stream. WFI waits for an interrupt, masked or not.
 //!
-//! Source: [ArmARM] "Wait for Event mechanism and Send event", "Wait for Interrupt mechanism",
+//! Source: \[ArmARM\] "Wait for Event mechanism and Send event", "Wait for Interrupt mechanism",
 //! "Traps to EL1 of EL0 execution of WFE, WFI". Status: spec.
 
 use emu_cpu::isa::Isa;

@@ -1,6 +1,6 @@
 //! Conversions between floating-point formats, and to and from integers.
 //!
-//! Source: [ArmARM] `FPConvert`, `FPToFixed`, `FixedToFP`, `FPConvertNaN`. Status: spec.
+//! Source: \[ArmARM\] `FPConvert`, `FPToFixed`, `FixedToFP`, `FPConvertNaN`. Status: spec.
 
 use emu_cpu::port::Port;
 

@@ -7,7 +7,7 @@
 //! Not modelled: flushing of denormals (`FPCR.FZ`), rounding other than to nearest, cumulative
 //! exception flags.
 //!
-//! Source: [ArmARM] `FPProcessNaNs`, `FPProcessNaNs3`, `FPMulAdd`, `FPMax`. Status: spec.
+//! Source: \[ArmARM\] `FPProcessNaNs`, `FPProcessNaNs3`, `FPMulAdd`, `FPMax`. Status: spec.
 
 use emu_cpu::port::Port;
 

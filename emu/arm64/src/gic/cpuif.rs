@@ -4,7 +4,7 @@
 //! its priority is above the mask, and its group priority above that of what runs. The running
 //! priorities are one bit a level and group, as the active priorities registers hold them.
 //!
-//! Source: [GICv3] "Preemption", "Priority grouping", "Interrupt lifecycle", ICC registers.
+//! Source: \[GICv3\] "Preemption", "Priority grouping", "Interrupt lifecycle", ICC registers.
 //! Status: spec.
 
 use super::redist::{GicConfig, PRIORITY_MASK, Redistributor};
@@ -136,7 +136,7 @@ impl LocalGic {
 
     /// Group priority of a priority.
     ///
-    /// Source: [GICv3] "Priority grouping": binary point n leaves bits 7:n+1 in group 0, and 7:n
+    /// Source: \[GICv3\] "Priority grouping": binary point n leaves bits 7:n+1 in group 0, and 7:n
     /// in group 1.
     fn group_priority(&self, priority: u8, group: u8) -> u8 {
         let is_common = self.ctlr & CBPR != 0;

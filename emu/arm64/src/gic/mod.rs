@@ -10,7 +10,7 @@
 //! Not modelled: LPIs and the ITS, two security states (GICD_CTLR.DS is 1), virtual interfaces,
 //! the memory-mapped CPU interface of GICv2.
 //!
-//! Source: [GICv3] "Interrupt handling and prioritization". Status: spec.
+//! Source: \[GICv3\] "Interrupt handling and prioritization". Status: spec.
 
 mod cpuif;
 mod redist;

@@ -3,7 +3,7 @@
 //! One bit an INTID, 0 to 31. A level-sensitive interrupt is pending while its line is up or its
 //! latch is set; an edge-triggered one while its latch is.
 //!
-//! Source: [GICv3] "Redistributor register descriptions", "Interrupt states". Status: spec.
+//! Source: \[GICv3\] "Redistributor register descriptions", "Interrupt states". Status: spec.
 
 /// What a redistributor is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
