@@ -111,18 +111,19 @@ impl Scoreboard {
         self.retire
     }
 
-    /// Whether two states differ by a shift in time only, `self` at `now`, `other` at `other_now`;
-    /// what lies in the past counts as zero (`engine.md` S2).
+    /// Whether two states differ by a shift in time only, `self` at `now`, `other` at `other_now`
+    /// (`engine.md` S2). What lies before the next dispatch binds nothing any more and counts as
+    /// zero; what lies between it and `now` does bind, as dispatch may lag behind accesses.
     #[must_use]
     pub(crate) fn same_shifted(&self, now: u64, other: &Scoreboard, other_now: u64) -> bool {
-        let rel = |t: u64, now: u64| t.saturating_sub(now);
-        let eq = |a: u64, b: u64| rel(a, now) == rel(b, other_now);
-        let slot = |s: &Scoreboard, now: u64| (s.slot >= now).then(|| (s.slot - now, s.slot_used));
-        let retire =
-            |s: &Scoreboard, now: u64| (s.retire >= now).then(|| (s.retire - now, s.retire_used));
-        if slot(self, now) != slot(other, other_now)
-            || retire(self, now) != retire(other, other_now)
-            || !eq(self.redirect, other.redirect)
+        let (d, other_d) = (self.next_dispatch(), other.next_dispatch());
+        let eq = |a: u64, b: u64| a.saturating_sub(d) == b.saturating_sub(other_d);
+        let used = |s: &Scoreboard, d: u64| (s.slot == d).then_some(s.slot_used);
+        let retired = |s: &Scoreboard, d: u64| (s.retire > d).then_some(s.retire_used);
+        if d.wrapping_sub(now) != other_d.wrapping_sub(other_now)
+            || used(self, d) != used(other, other_d)
+            || retired(self, d) != retired(other, other_d)
+            || !eq(self.retire, other.retire)
             || !eq(self.last_issue, other.last_issue)
             || (self.width, self.window) != (other.width, other.window)
             || !self.ready.iter().zip(&other.ready).all(|(a, b)| eq(*a, *b))
@@ -211,5 +212,17 @@ mod tests {
         let (da, ia, ra) = run(&mut a, &chain, 3);
         let (db, ib, rb) = run(&mut b, &chain, 3);
         assert_eq!((da + 1000, ia + 1000, ra + 1000), (db, ib, rb));
+    }
+
+    /// An access can lie far behind the next dispatch; a chain of operands in between still catches
+    /// up with it, so that the loop does not go on as it looks.
+    #[test]
+    fn operands_between_dispatch_and_now_are_part_of_the_state() {
+        let (op, now) = (op(1, 1), 1000);
+        let mut a = Scoreboard::new(&core(4, 64));
+        run(&mut a, &op, 100);
+        let mut b = a.clone();
+        run(&mut b, &op, 9);
+        assert!(!b.same_shifted(now + 5, &a, now));
     }
 }
