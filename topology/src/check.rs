@@ -5,7 +5,7 @@
 //! package and one node.
 
 use crate::features::feature_names;
-use crate::layout::{CPUS_MAX, Layout, Misfit, bits_for};
+use crate::layout::{AffinityMisfit, CPUS_MAX, Layout, Misfit, affinity_fields, bits_for};
 use crate::model::*;
 use crate::read::{At, Reader};
 use crate::report::near;
@@ -26,6 +26,7 @@ pub(crate) fn check(r: &mut Reader, spec: &Spec) -> Option<Layout> {
     positive_legs(r, spec);
     wires(r, spec);
     identity(r, spec);
+    isa_tables(r, spec);
     let layout = structure(r, spec)?;
     numbering(r, spec, &layout);
     ids(r, spec, &layout);
@@ -75,7 +76,19 @@ fn features(r: &mut Reader, spec: &Spec) {
     }
     let set = feature_set(spec);
     let has = |name: &str| set.iter().any(|have| have == name);
-    let needs = [("avx2", "avx"), ("avx", "xsave"), ("fma", "avx"), ("x2apic", "apic")];
+    let needs = [
+        ("avx2", "avx"),
+        ("avx", "xsave"),
+        ("fma", "avx"),
+        ("x2apic", "apic"),
+        ("pan2", "pan"),
+        ("lrcpc2", "lrcpc"),
+        ("flagm2", "flagm"),
+        ("dpb2", "dpb"),
+        ("pmull", "aes"),
+        ("sha256", "sha1"),
+        ("tlbirange", "tlbios"),
+    ];
     for (feature, base) in needs {
         if has(feature) && !has(base) {
             let place = spec.features.iter().find(|at| at.value == feature);
@@ -94,10 +107,18 @@ fn clocks(r: &mut Reader, spec: &Spec) {
             r.fault(clock.place, "core clock is not a whole number of kHz", "round it");
         }
     }
-    between(r, &spec.clocks.tsc, "tsc clock", 1_000_000, 10_000_000_000);
-    between(r, &spec.clocks.apic_timer, "apic_timer clock", 1_000_000, 1_000_000_000);
-    if !spec.clocks.tsc.value.value.is_multiple_of(1_000) {
-        r.fault(spec.clocks.tsc.place, "tsc clock is not a whole number of kHz", "round it");
+    let counter = &spec.clocks.counter;
+    let (name, max) = match spec.isa.value {
+        Isa::X86_64 => ("tsc", 10_000_000_000),
+        Isa::Aarch64 => ("counter", 1_000_000_000),
+    };
+    between(r, counter, &format!("{name} clock"), 1_000_000, max);
+    if let Some(timer) = &spec.clocks.apic_timer {
+        between(r, timer, "apic_timer clock", 1_000_000, 1_000_000_000);
+    }
+    if !counter.value.value.is_multiple_of(1_000) {
+        let message = format!("{name} clock is not a whole number of kHz");
+        r.fault(counter.place, message, "round it");
     }
 }
 
@@ -221,6 +242,9 @@ fn core_types(r: &mut Reader, spec: &Spec) {
             between(r, units, "units of an operation", 1, 16);
             between(r, interval, "interval of an operation", 1, 10_000);
         }
+        if let Some(midr) = &core.midr {
+            between(r, midr, "`midr`", 1, u64::from(u32::MAX));
+        }
         for [entries, ways, latency] in &core.tlbs {
             between(r, latency, "latency of a TLB", 0, 1_000);
             between(r, entries, "TLB entries", 1, 1 << 16);
@@ -258,6 +282,9 @@ fn idle(r: &mut Reader, spec: &Spec) {
         r.fault(spec.id.place, message, format!("add [idle.{word}] with entry = \"{word}\""));
     }
 }
+
+/// Bits of a PSCI power state that the original format leaves at zero.
+const PSCI_RESERVED: u32 = 0xfcfe_0000;
 
 fn idle_state(r: &mut Reader, spec: &Spec, state: &IdleSpec) {
     let name = &state.name.value;
@@ -297,7 +324,15 @@ fn idle_state(r: &mut Reader, spec: &Spec, state: &IdleSpec) {
         r.fault(state.residency.place, message, "a stay shorter than the exit never pays");
     }
     between(r, &state.snoop_latency, &format!("snoop_latency of idle {name}"), 0, 1_000_000_000);
-    for told in [&state.latency, &state.residency] {
+    if let IdleEntry::Psci(parameter) = entry.value
+        && parameter & PSCI_RESERVED != 0
+    {
+        let message = format!("power state {parameter:#x} of idle {name} has reserved bits");
+        let help = "original format: state id 15:0, power-down 16, power level 25:24";
+        r.fault(entry.place, message, help);
+    }
+    let optional = [&state.told_entry, &state.told_wakeup].into_iter().flatten();
+    for told in optional.chain([&state.latency, &state.residency]) {
         between(r, told, "an advertised time", 0, 1_000_000_000_000);
         if told.value.value % 1_000_000 != 0 {
             r.fault(told.place, "advertised times are whole microseconds", "round it");
@@ -407,6 +442,45 @@ fn identity(r: &mut Reader, spec: &Spec) {
     }
 }
 
+/// Tables that belong to one ISA, and must be there on it.
+fn isa_tables(r: &mut Reader, spec: &Spec) {
+    let is_x86 = spec.isa.value == Isa::X86_64;
+    let arm_ids = spec.ids.affinity.iter().flatten().map(|at| at.place).next();
+    let tables = [
+        ("apic", spec.apic.place, true),
+        ("monitor", spec.own_store_triggers.as_ref().map(|at| at.place), true),
+        ("gic", spec.gic.as_ref().map(|gic| gic.version.place), false),
+        ("arm", spec.arm.as_ref().map(|arm| arm.place), false),
+        ("ids.affinity", arm_ids, false),
+    ];
+    for (name, place, is_of_x86) in tables {
+        if let Some(place) = place.filter(|_| is_of_x86 != is_x86) {
+            r.fault(place, format!("[{name}] belongs to another isa"), "remove it");
+        }
+    }
+    if is_x86 {
+        return;
+    }
+    let place = spec.id.place;
+    if spec.gic.is_none() {
+        r.fault(place, "table [gic] is missing", "add it with version = 2 or 3");
+    }
+    match &spec.arm {
+        None => r.fault(place, "table [arm] is missing", "add it with physical_bits"),
+        Some(arm) => {
+            between(r, &arm.physical_bits, "physical_bits", 32, 48);
+            if let Some(failure) = &arm.exclusive_failure {
+                between(r, failure, "exclusive_failure", 0, 1 << 30);
+            }
+            let far = arm.atomics.iter().find(|at| at.value != AtomicPlace::Near);
+            if let Some(far) = far.filter(|_| !feature_set(spec).iter().any(|name| name == "lse")) {
+                let message = "far atomics without feature \"lse\"";
+                r.fault(far.place, message, "exclusives are always near; remove atomics");
+            }
+        }
+    }
+}
+
 fn structure(r: &mut Reader, spec: &Spec) -> Option<Layout> {
     let mut is_sound = true;
     for ((name, _), widths) in LEVELS.iter().zip(&spec.levels.widths) {
@@ -458,16 +532,9 @@ fn numbering(r: &mut Reader, spec: &Spec, layout: &Layout) {
 }
 
 fn ids(r: &mut Reader, spec: &Spec, layout: &Layout) {
-    if spec.isa.value == Isa::Aarch64 {
-        if crate::layout::affinity_fields(layout).is_none() {
-            let message = "more than four levels, or a level wider than 256, for MPIDR";
-            r.fault(spec.levels.place, message, "leave a level out");
-        }
-        return;
-    }
-    let mut is_sound = complex_order(r, spec, layout);
-    let fields = fields(spec, layout);
+    let mut is_sound = order_is_sound(spec);
     for (at, (name, level)) in LEVELS.iter().enumerate() {
+        is_sound &= order(r, spec, layout, at);
         let Some(bits) = &spec.ids.bits[at] else { continue };
         let needed = bits_for(layout.width_max(*level));
         if bits.is_known() && bits.value < needed {
@@ -477,33 +544,102 @@ fn ids(r: &mut Reader, spec: &Spec, layout: &Layout) {
             is_sound = false;
         }
     }
-    let total: u64 = fields.iter().map(|&(_, bits)| u64::from(bits)).sum();
-    if total > 32 {
-        let message = format!("architectural ids need {total} bits");
-        r.fault(spec.ids.place, message, "an APIC id has 32");
-        is_sound = false;
-    }
-    if is_sound {
-        apic_mode(r, spec, layout);
+    match spec.isa.value {
+        Isa::Aarch64 if is_sound => affinity(r, spec, layout),
+        Isa::Aarch64 => {}
+        Isa::X86_64 => {
+            let fields = fields(spec, layout);
+            let total: u64 = fields.iter().map(|&(_, bits)| u64::from(bits)).sum();
+            if total > 32 {
+                let message = format!("architectural ids need {total} bits");
+                r.fault(spec.ids.place, message, "an APIC id has 32");
+            } else if is_sound {
+                apic_mode(r, spec, layout);
+            }
+        }
     }
 }
 
-fn complex_order(r: &mut Reader, spec: &Spec, layout: &Layout) -> bool {
-    let Some(order) = &spec.ids.complex_order else { return order_is_sound(spec) };
-    let width = layout.width_max(Level::Complex);
+/// Affinity fields, and what the interrupt controller can address.
+fn affinity(r: &mut Reader, spec: &Spec, layout: &Layout) {
+    let mut place = spec.ids.place;
+    let (message, help) = match affinity_fields(spec, layout) {
+        Ok(fields) => {
+            aff0(r, spec, layout, fields);
+            gic_cpus(r, spec, layout);
+            return;
+        }
+        Err(AffinityMisfit::Levels) => {
+            place = spec.levels.place;
+            (
+                "MPIDR has Aff0 to Aff3, no more".to_string(),
+                "leave a level out, or set ids.affinity",
+            )
+        }
+        Err(AffinityMisfit::Wide { field, bits }) => (
+            format!("Aff{field} of MPIDR needs {bits} bits"),
+            "it has 8; see ids.affinity and bits",
+        ),
+        Err(AffinityMisfit::Field { level }) => {
+            let message = format!("ids.affinity names no field for {}", Layout::name(level));
+            (message, "0 to 3 for each level that has more than one unit")
+        }
+    };
+    r.fault(place, message, help);
+}
+
+/// Threads are alone in Aff0 where MPIDR says so, and without a range selector an SGI reaches
+/// sixteen values of it.
+///
+/// Source: \[GICv3\] ICC_SGI1R_EL1, "TargetList", "RS". Status: spec.
+fn aff0(r: &mut Reader, spec: &Spec, layout: &Layout, fields: [(u32, u32); 6]) {
+    let smt = Level::Smt as usize;
+    for (level, &(shift, bits)) in fields.iter().enumerate().take(smt) {
+        if spec.ids.is_multithreaded.value && shift < 8 && bits > 0 {
+            let place = spec.ids.is_multithreaded.place;
+            let message = format!("ids.multithreaded, but {} is in Aff0", Layout::name(level));
+            r.fault(place, message, "Aff0 counts threads then; use Aff1 to Aff3 for it");
+        }
+    }
+    let largest = architectural_ids(spec, layout).into_iter().map(|id| id & 0xff).max();
+    let largest = largest.unwrap_or(0);
+    let Some(gic) = spec.gic.as_ref().filter(|gic| gic.version.value == GicVersion::V3) else {
+        return;
+    };
+    if largest > 15 && !gic.has_range_selector.value {
+        let message = format!("Aff0 goes to {largest}, an SGI reaches 0 to 15");
+        r.fault(gic.version.place, message, "set gic.range_selector, or move the level to Aff1");
+    }
+}
+
+/// Source: \[GICv2\] "Cpu interfaces": at most eight. Status: spec.
+fn gic_cpus(r: &mut Reader, spec: &Spec, layout: &Layout) {
+    let cpus = layout.count(Level::Smt);
+    let gic = spec.gic.as_ref().filter(|gic| gic.version.value == GicVersion::V2);
+    if let Some(gic) = gic.filter(|_| cpus > 8) {
+        let message = format!("gic.version 2 with {cpus} cpus");
+        r.fault(gic.version.place, message, "GICv2 has 8 cpu interfaces; use version 3");
+    }
+}
+
+/// Whether the order of a level's ids is one id for each unit of its parent.
+fn order(r: &mut Reader, spec: &Spec, layout: &Layout, at: usize) -> bool {
+    let (name, level) = LEVELS[at];
+    let Some(order) = &spec.ids.orders[at] else { return true };
+    let width = layout.width_max(level);
     let mut sorted = order.value.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    let bits = spec.ids.bits[Level::Complex as usize].as_ref().map_or(31, |bits| bits.value);
+    let bits = spec.ids.bits[at].as_ref().map_or(31, |bits| bits.value);
     let is_wide = order.value.iter().any(|&id| u64::from(id) >> bits.min(63) != 0);
     if sorted.len() != width || order.value.len() != width {
-        let message = format!("ids.order.complex has {} distinct ids", sorted.len());
-        r.fault(order.place, message, format!("one for each of the {width} complexes"));
+        let message = format!("ids.order.{name} has {} distinct ids", sorted.len());
+        r.fault(order.place, message, format!("one for each of the {width} units of {name}"));
         return false;
     }
     if is_wide {
-        let message = format!("ids.order.complex does not fit {bits} bits");
-        r.fault(order.place, message, "raise ids.bits.complex or lower the ids");
+        let message = format!("ids.order.{name} does not fit {bits} bits");
+        r.fault(order.place, message, format!("raise ids.bits.{name} or lower the ids"));
         return false;
     }
     true
@@ -518,7 +654,7 @@ fn apic_mode(r: &mut Reader, spec: &Spec, layout: &Layout) {
     let largest = architectural_ids(spec, layout).into_iter().max().unwrap_or(0);
     let set = feature_set(spec);
     let has_x2apic = set.iter().any(|name| name == "x2apic");
-    let mode = spec.apic_mode.as_ref();
+    let mode = spec.apic.mode.as_ref();
     let is_x2apic = mode.map_or(largest > XAPIC_ID_MAX, |m| m.value == ApicMode::X2apic);
     let place = mode.map_or(spec.id.place, |mode| mode.place);
     if !is_x2apic && largest > XAPIC_ID_MAX {

@@ -1,7 +1,7 @@
 //! The names of features that a machine file may list, and the set `generic`.
 //!
-//! x86 names are those of Linux's `/proc/cpuinfo`, Arm names those of the architecture manual in
-//! lower case. A name here says that a machine can have the feature, not that it is implemented.
+//! x86 names are those of Linux's `/proc/cpuinfo`, Arm names those of the architecture manual
+//! (FEAT_LSE is `lse`), from which the ID registers are made. A name here says that a machine can have the feature, not that it is implemented.
 
 use crate::model::Isa;
 
@@ -94,12 +94,59 @@ const X86: &[&str] = &[
 ];
 
 /// Features that `generic` leaves out: state or modes that no plan of ours has.
-const NOT_GENERIC: &[&str] =
-    &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "la57", "sse4a", "xsaves"];
+const NOT_GENERIC: &[&str] = &[
+    "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "la57", "sse4a", "xsaves", "bti",
+    "ecv", "pauth", "ras", "spe", "iesb",
+];
 
+/// Arm features; the set `generic` has all but those of `NOT_GENERIC`.
 const ARM: &[&str] = &[
-    "aes", "asimd", "asimddp", "crc32", "dit", "ecv", "fp", "fp16", "gicv2", "gicv3", "lrcpc",
-    "lse", "lse2", "pan", "pmull", "rcpc", "sha1", "sha2", "uao", "vhe", "wfxt",
+    "advsimd",
+    "aes",
+    "bti",
+    "crc32",
+    "csv2",
+    "csv3",
+    "dit",
+    "dotprod",
+    "dpb",
+    "dpb2",
+    "ecv",
+    "evt",
+    "flagm",
+    "flagm2",
+    "fp",
+    "fp16",
+    "frintts",
+    "hafdbs",
+    "hpds",
+    "iesb",
+    "lor",
+    "lrcpc",
+    "lrcpc2",
+    "lse",
+    "lse2",
+    "pan",
+    "pan2",
+    "pauth",
+    "pmull",
+    "pmuv3",
+    "ras",
+    "rdm",
+    "sb",
+    "sha1",
+    "sha256",
+    "spe",
+    "specres",
+    "ssbs",
+    "tlbios",
+    "tlbirange",
+    "ttcnp",
+    "uao",
+    "vhe",
+    "vmid16",
+    "wfxt",
+    "xnx",
 ];
 
 /// Returns every name that a machine of `isa` may list.

@@ -1,11 +1,15 @@
-//! Machines made by rule: `duo`, `quad` and `smp-N`, as texts of the same schema.
+//! Machines made by rule: `duo`, `quad` and `smp-N`, and `duo-arm`, `quad-arm` and `smp-arm-N`, as
+//! texts of the same schema.
 //!
-//! The text is the embedded `smp.toml` below a generated head with id, name and levels, so a
+//! The text is the embedded `smp.toml` or `smp-arm.toml` below a generated head with id, name and levels, so a
 //! generated machine is read, checked and overridden like any other.
 
-/// The parameters of `smp-N`, set by `--set smp.KEY=V`.
+use crate::model::Isa;
+
+/// The parameters of `smp-N` and `smp-arm-N`, set by `--set smp.KEY=V`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Smp {
+    pub(crate) isa: Isa,
     pub(crate) cpus: usize,
     pub(crate) packages: usize,
     /// Cores of one LLC.
@@ -16,16 +20,23 @@ pub(crate) struct Smp {
 /// Keys of the parameters.
 pub(crate) const SMP_KEYS: [&str; 3] = ["packages", "llc_width", "smt"];
 
-/// Reads `duo`, `quad` or `smp-N`.
+/// Reads `duo`, `quad` or `smp-N`, or the name of an Arm twin. LLCs of `smp-arm-N` have 16 cores,
+/// one value of Aff1 each, as many as an SGI reaches at once.
 pub(crate) fn named(name: &str) -> Option<Smp> {
-    let smp = |cpus, llc_width| Smp { cpus, packages: 1, llc_width, smt: 1 };
+    let smp = |isa, cpus, llc_width| Smp { isa, cpus, packages: 1, llc_width, smt: 1 };
     match name {
-        "duo" => Some(smp(2, 2)),
-        "quad" => Some(smp(4, 2)),
+        "duo" => Some(smp(Isa::X86_64, 2, 2)),
+        "quad" => Some(smp(Isa::X86_64, 4, 2)),
+        "duo-arm" => Some(smp(Isa::Aarch64, 2, 2)),
+        "quad-arm" => Some(smp(Isa::Aarch64, 4, 2)),
         _ => {
             let number = name.strip_prefix("smp-")?;
+            let (isa, number, llc_width) = match number.strip_prefix("arm-") {
+                Some(number) => (Isa::Aarch64, number, 16),
+                None => (Isa::X86_64, number, 8),
+            };
             let is_plain = number.bytes().all(|b| b.is_ascii_digit()) && !number.starts_with('0');
-            number.parse().ok().filter(|_| is_plain).map(|cpus| smp(cpus, 8))
+            number.parse().ok().filter(|_| is_plain).map(|cpus| smp(isa, cpus, llc_width))
         }
     }
 }

@@ -99,17 +99,21 @@ pub(crate) fn bits_for(count: usize) -> u32 {
     count.max(1).next_power_of_two().trailing_zeros()
 }
 
+/// Bits that the ids of a level take, in their plain order or in that of the file.
+fn bits_needed(spec: &Spec, layout: &Layout, level: usize) -> u32 {
+    let largest = match &spec.ids.orders[level] {
+        Some(order) => order.value.iter().max().map_or(0, |&id| id as usize),
+        None => layout.width_max(LEVELS[level].1).saturating_sub(1),
+    };
+    bits_for(largest.saturating_add(1))
+}
+
 /// Shift and width of each level's field in the architectural ID.
 pub(crate) fn id_fields(spec: &Spec, layout: &Layout) -> [(u32, u32); 6] {
     let mut fields = [(0, 0); 6];
     let mut next = 0;
     for (at, field) in fields.iter_mut().enumerate().rev() {
-        let level = LEVELS[at].1;
-        let largest = match (&spec.ids.complex_order, level) {
-            (Some(order), Level::Complex) => order.value.iter().max().map_or(0, |&v| v as usize),
-            _ => layout.width_max(level).saturating_sub(1),
-        };
-        let needed = bits_for(largest.saturating_add(1));
+        let needed = bits_needed(spec, layout, at);
         let bits = spec.ids.bits[at].as_ref().map_or(needed, |bits| bits.value);
         *field = (next, bits);
         next += bits.min(64);
@@ -117,19 +121,47 @@ pub(crate) fn id_fields(spec: &Spec, layout: &Layout) -> [(u32, u32); 6] {
     fields
 }
 
-/// Affinity fields of `MPIDR_EL1`: eight bits a level, innermost in Aff0, levels of width 1 left
-/// out; Aff3 lies at bit 32.
-pub(crate) fn affinity_fields(layout: &Layout) -> Option<[(u32, u32); 6]> {
-    let mut shifts = [0, 8, 16, 32].into_iter();
+/// Why levels do not fit into the affinity fields of `MPIDR_EL1`.
+pub(crate) enum AffinityMisfit {
+    /// There are more levels than fields.
+    Levels,
+    /// A field has eight bits.
+    Wide { field: usize, bits: u32 },
+    /// There is no such field.
+    Field { level: usize },
+}
+
+/// Affinity fields of `MPIDR_EL1`: Aff0 to Aff2 at bits 0, 8 and 16, Aff3 at bit 32.
+///
+/// A level lies in the field that the file gives to it, beside others of the same field, the inner
+/// one low. Where the file gives none, levels that have more than one unit take a field each,
+/// innermost in Aff0; with threads in Aff0 even where a core has one, if the file says so.
+pub(crate) fn affinity_fields(
+    spec: &Spec,
+    layout: &Layout,
+) -> Result<[(u32, u32); 6], AffinityMisfit> {
+    const SHIFTS: [u32; 4] = [0, 8, 16, 32];
+    let is_given = spec.ids.affinity.iter().any(Option::is_some);
     let mut fields = [(0, 0); 6];
-    for (at, field) in fields.iter_mut().enumerate().rev() {
-        let width = layout.width_max(LEVELS[at].1);
-        if width > 256 {
-            return None;
-        }
-        if width > 1 {
-            *field = (shifts.next()?, 8);
+    let mut used = [0; 4];
+    let mut next = usize::from(spec.ids.is_multithreaded.value);
+    for (level, place) in fields.iter_mut().enumerate().rev() {
+        let needed = bits_needed(spec, layout, level);
+        let field = match &spec.ids.affinity[level] {
+            Some(field) => field.value as usize,
+            None if needed == 0 => continue,
+            None if is_given => return Err(AffinityMisfit::Field { level }),
+            None if LEVELS[level].1 == Level::Smt => 0,
+            None => next,
+        };
+        next = next.max(field + 1);
+        let Some(used) = used.get_mut(field) else { return Err(AffinityMisfit::Levels) };
+        let bits = spec.ids.bits[level].as_ref().map_or(needed, |bits| bits.value);
+        *place = (SHIFTS[field] + *used, bits);
+        *used = bits.saturating_add(*used);
+        if *used > 8 {
+            return Err(AffinityMisfit::Wide { field, bits: *used });
         }
     }
-    Some(fields)
+    Ok(fields)
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::check::check;
 use crate::generate;
-use crate::model::Machine;
+use crate::model::{Isa, Machine};
 use crate::read::Reader;
 use crate::report::{OVERRIDE, Report, near};
 use crate::resolve::resolve;
@@ -26,21 +26,24 @@ const MACHINES: [(&str, &str); 2] = [
 ];
 
 const SMP: &str = include_str!("../machines/smp.toml");
+const SMP_ARM: &str = include_str!("../machines/smp-arm.toml");
 
-const CORES: [(&str, &str); 3] = [
+const CORES: [(&str, &str); 4] = [
     ("zen3", include_str!("../machines/cores/zen3.toml")),
     ("zen4", include_str!("../machines/cores/zen4.toml")),
     ("generic", include_str!("../machines/cores/generic.toml")),
+    ("generic-arm", include_str!("../machines/cores/generic-arm.toml")),
 ];
 
 /// Returns the names of the shipped core types.
-pub(crate) fn core_names() -> [&'static str; 3] {
+pub(crate) fn core_names() -> [&'static str; 4] {
     CORES.map(|(name, _)| name)
 }
 
-/// Returns the names that `Machine::load` knows, `smp-N` for the generated family.
+/// Returns the names that `Machine::load` knows, `smp-N` and `smp-arm-N` for the generated families.
 pub fn list() -> Vec<&'static str> {
-    MACHINES.iter().map(|&(name, _)| name).chain(["duo", "quad", "smp-N"]).collect()
+    let generated = ["duo", "quad", "smp-N", "duo-arm", "quad-arm", "smp-arm-N"];
+    MACHINES.iter().map(|&(name, _)| name).chain(generated).collect()
 }
 
 /// Returns the text of a shipped machine, to begin a file of one's own with.
@@ -225,7 +228,8 @@ fn load_generated(
     if let Some(message) = generate::fault(smp) {
         return Err(bare_fault(name, &message, ""));
     }
-    let text = format!("{}{SMP}", generate::head(name, smp));
+    let body = if smp.isa == Isa::X86_64 { SMP } else { SMP_ARM };
+    let text = format!("{}{body}", generate::head(name, smp));
     Machine::from_toml(&text, name, &rest)
 }
 

@@ -239,8 +239,15 @@ pub struct Clocks {
     pub core_khz: u64,
     /// Invariant TSC, or Arm system counter, in kHz.
     pub tsc_khz: u64,
-    /// Input clock of the local APIC timer in Hz.
+    /// Input clock of the local APIC timer in Hz (x86; 0 elsewhere).
     pub apic_timer_hz: u64,
+}
+
+impl Clocks {
+    /// Returns the Arm system counter's frequency in Hz, as CNTFRQ_EL0 holds it.
+    pub fn counter_hz(&self) -> u64 {
+        self.tsc_khz.saturating_mul(1_000)
+    }
 }
 
 /// Interrupt wires by distance, from the sender's register write to the target's acceptance.
@@ -287,6 +294,77 @@ pub struct Apic {
     pub mode: ApicMode,
     /// Whether an x2APIC ICR write drains earlier stores (AMD yes, Intel no).
     pub icr_ordered: bool,
+}
+
+/// Which generic interrupt controller an Arm machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GicVersion {
+    /// Distributor and CPU interfaces in memory, at most eight cpus.
+    V2,
+    /// Affinity routing, redistributors, system registers.
+    V3,
+}
+
+/// The interrupt controller (Arm).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gic {
+    /// Architecture version.
+    pub version: GicVersion,
+    /// Whether an SGI can name cpus with Aff0 above 15 (`ICC_CTLR_EL1.RSS`).
+    pub has_range_selector: bool,
+}
+
+/// Which instruction calls the firmware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conduit {
+    /// HVC: the firmware sits at EL2.
+    Hvc,
+    /// SMC: the firmware sits at EL3.
+    Smc,
+}
+
+/// Where an LSE atomic is performed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicPlace {
+    /// In the core, which takes the line for writing.
+    Near,
+    /// At the line's home; the line does not travel.
+    Far,
+    /// Near while the core holds the line for writing, else far.
+    Held,
+}
+
+/// Where LSE atomics are performed, by form; the last that fits decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Atomics {
+    /// Forms that return a value: LDADD, SWP, CAS and kin.
+    pub load: AtomicPlace,
+    /// Forms that return none: STADD and kin.
+    pub store: AtomicPlace,
+    /// Forms with release order only.
+    pub release: AtomicPlace,
+    /// Forms with acquire order.
+    pub acquire: AtomicPlace,
+}
+
+/// Choices that the Arm architecture leaves to an implementation; without meaning on x86.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arm {
+    /// Interrupt controller.
+    pub gic: Gic,
+    /// How the firmware is called.
+    pub conduit: Conduit,
+    /// Whether `MPIDR_EL1.MT` is set: Aff0 counts the threads of a core.
+    pub is_multithreaded: bool,
+    /// Physical address bits.
+    pub physical_bits: u32,
+    /// Whether the event register is set after reset.
+    pub is_event_set: bool,
+    /// Where atomics are performed.
+    pub atomics: Atomics,
+    /// One in so many store-exclusives fails without need; 0 = none. How long a load-exclusive
+    /// holds its line is `Latency::exclusive_hold`.
+    pub exclusive_failure: u32,
 }
 
 /// Choices of MONITOR hardware that the manuals leave open.
@@ -377,30 +455,35 @@ pub const OP_NAMES: [&str; 29] = [
     "x87",
 ];
 
-/// Costs of system instructions and events in core cycles.
+/// Operations that only x86 has: core files of Arm do not name them.
+pub const OPS_X86: [&str; 4] = ["lea", "div8", "div16", "x87"];
+
+/// Costs of system instructions and events in core cycles; Arm core files name them by Arm's words.
+/// What an ISA does not have is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SysCost {
     /// A locked read-modify-write on a line held for writing.
     pub rmw_l1: u32,
     /// MONITOR and MONITORX, UMONITOR.
     pub monitor: u32,
-    /// MWAIT from issue to the start of the idle entry, or to falling through.
+    /// MWAIT, or Arm WFE, from issue to the start of the idle entry, or to falling through.
     pub mwait: u32,
     /// UMWAIT that returns at once.
     pub umwait: u32,
     /// TPAUSE that returns at once.
     pub tpause: u32,
-    /// HLT from issue to the start of the idle entry.
+    /// HLT, or Arm WFI, from issue to the start of the idle entry.
     pub hlt: u32,
     /// PAUSE, or Arm YIELD.
     pub pause: u32,
     /// MFENCE, or Arm DSB, with an empty store buffer.
     pub mfence: u32,
-    /// LFENCE.
+    /// LFENCE, or Arm ISB.
     pub lfence: u32,
     /// SFENCE, or Arm DMB.
     pub sfence: u32,
-    /// CPUID and other serialising instructions beyond the drain.
+    /// CPUID and other serialising instructions beyond the drain; on Arm a firmware call from its
+    /// HVC or SMC to its return.
     pub cpuid: u32,
     /// RDTSC, or a read of the Arm counter.
     pub rdtsc: u32,
@@ -432,9 +515,9 @@ pub struct SysCost {
     pub cli_sti: u32,
     /// Move to a control or segment register.
     pub mov_cr: u32,
-    /// INVLPG.
+    /// INVLPG, or Arm TLBI.
     pub invlpg: u32,
-    /// CLFLUSH, CLFLUSHOPT, CLWB beyond their memory access.
+    /// CLFLUSH, CLFLUSHOPT, CLWB, or Arm DC and IC, beyond their memory access.
     pub clflush: u32,
     /// XSAVE or XRSTOR beyond their memory accesses.
     pub xsave: u32,
@@ -460,6 +543,8 @@ pub struct Tlb {
 pub struct CoreType {
     /// Name as the machine file uses it.
     pub name: String,
+    /// `MIDR_EL1` (Arm; 0 elsewhere).
+    pub midr: u32,
     /// Whether instructions issue in program order only.
     pub in_order: bool,
     /// Operations dispatched per cycle.
@@ -568,8 +653,12 @@ pub struct Flushes {
 /// What CPUID, tables or FDT tell the guest about an idle state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertised {
+    /// Entry latency in microseconds; 0 where the guest is told one latency only.
+    pub entry_us: u32,
     /// Exit latency in microseconds.
     pub latency_us: u32,
+    /// Latency from the wake event in the worst case, where it is not entry plus exit.
+    pub wakeup_us: Option<u32>,
     /// Target residency in microseconds.
     pub residency_us: u32,
 }
@@ -716,6 +805,8 @@ pub struct Machine {
     pub apic: Apic,
     /// MONITOR choices.
     pub monitor: Monitor,
+    /// Choices of Arm machines.
+    pub arm: Arm,
     /// Idle states, shallow first as in the file.
     pub idle: Vec<IdleState>,
     /// Delay of a stop request between cpus (guest exit, stop at a point).

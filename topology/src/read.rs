@@ -208,6 +208,31 @@ impl Reader {
         Some(self.poisoned(words[0].1, text.place))
     }
 
+    /// Reads one word of a closed list that needs a source: `{ v = WORD, kind, src }`, or the word
+    /// alone in a table that has kind and source.
+    pub(crate) fn sourced_choice<T: Copy>(
+        &mut self,
+        scope: &Scope<'_>,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Option<At<T>> {
+        let entry = scope.find(key)?;
+        let (item, inner) = self.figure_parts(scope, entry)?;
+        let from = self.figure_provenance(scope, key, item, inner.as_ref());
+        let found = match &inner {
+            Some(inner) => self.choice(inner, "v", words),
+            None => self.choice(scope, key, words),
+        };
+        if let Some(inner) = inner {
+            let _ = (inner.find("kind"), inner.find("src"));
+            self.close(inner);
+        }
+        if let Value::Text(word) = &item.value {
+            self.record(format!("{}{key}", scope.path), word.clone(), from);
+        }
+        found
+    }
+
     /// Reads a switch with its default.
     pub(crate) fn switch(&mut self, scope: &Scope<'_>, key: &str, default: bool) -> At<bool> {
         let Some(entry) = scope.find(key) else {

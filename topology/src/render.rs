@@ -47,6 +47,8 @@ impl Machine {
         }
         if self.isa == Isa::X86_64 {
             writeln!(out, "  APIC mode at hand-over: {:?}", self.apic.mode)?;
+        } else {
+            self.write_arm(out)?;
         }
         if let Some(core) = self.cores.first() {
             write!(out, "  core 0: L1I {}, L1D {}", cache(&core.l1i), cache(&core.l1d))?;
@@ -65,14 +67,35 @@ impl Machine {
         Ok(())
     }
 
-    fn write_clocks(&self, out: &mut String) -> std::fmt::Result {
+    fn write_arm(&self, out: &mut String) -> std::fmt::Result {
+        let Arm { gic, conduit, atomics, .. } = &self.arm;
+        let range = if gic.has_range_selector { " with range selector" } else { "" };
+        writeln!(out, "  GIC {:?}{range}, firmware by {conduit:?}", gic.version)?;
+        let first = self.cpus.first().map_or(0, |cpu| cpu.mpidr);
+        let last = self.cpus.last().map_or(0, |cpu| cpu.mpidr);
+        let threads = if self.arm.is_multithreaded { ", MT" } else { "" };
+        writeln!(out, "  MPIDR {first:#x} to {last:#x}{threads}")?;
+        for core in &self.core_types {
+            writeln!(out, "  MIDR of {} {:#010x}", core.name, core.midr)?;
+        }
+        let Atomics { load, store, release, acquire } = atomics;
         writeln!(
             out,
-            "\nclocks\n  core {}, TSC {}, APIC timer {}",
-            show_frequency(self.clocks.core_khz * 1_000),
-            show_frequency(self.clocks.tsc_khz * 1_000),
-            show_frequency(self.clocks.apic_timer_hz),
-        )?;
+            "  atomics with result {load:?}, without {store:?}, release {release:?}, acquire \
+             {acquire:?}"
+        )
+    }
+
+    fn write_clocks(&self, out: &mut String) -> std::fmt::Result {
+        let core = show_frequency(self.clocks.core_khz * 1_000);
+        let counter = show_frequency(self.clocks.tsc_khz * 1_000);
+        match self.isa {
+            Isa::X86_64 => {
+                let timer = show_frequency(self.clocks.apic_timer_hz);
+                writeln!(out, "\nclocks\n  core {core}, TSC {counter}, APIC timer {timer}")?;
+            }
+            Isa::Aarch64 => writeln!(out, "\nclocks\n  core {core}, counter {counter}")?,
+        }
         writeln!(
             out,
             "  window W = {} ({} to the uncore + {} back)",

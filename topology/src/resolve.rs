@@ -44,16 +44,17 @@ pub(crate) fn resolve(spec: &Spec, layout: &Layout, file: &str, figures: Vec<Fig
         core_types,
         clocks: Clocks {
             core_khz,
-            tsc_khz: spec.clocks.tsc.value.value / 1_000,
-            apic_timer_hz: spec.clocks.apic_timer.value.value,
+            tsc_khz: spec.clocks.counter.value.value / 1_000,
+            apic_timer_hz: spec.clocks.apic_timer.as_ref().map_or(0, |at| at.value.value),
         },
         latency: latency(spec, &llcs, &nodes),
         ipi_wire: wire(spec),
-        apic: Apic { mode: apic_mode(spec, &cpus), icr_ordered: spec.icr_ordered.value },
+        apic: Apic { mode: apic_mode(spec, &cpus), icr_ordered: spec.apic.is_icr_ordered },
         monitor: Monitor {
-            own_store_triggers: spec.own_store_triggers.value,
+            own_store_triggers: spec.own_store_triggers.as_ref().is_some_and(|at| at.value),
             line_size: LINE_SIZE,
         },
+        arm: arm(spec),
         idle: spec.idle.iter().map(idle).collect(),
         stop_latency: spec.stop.value.value,
         identity: identity(spec),
@@ -92,7 +93,7 @@ pub(crate) fn l2_level(spec: &Spec) -> Option<Level> {
 pub(crate) fn fields(spec: &Spec, layout: &Layout) -> [(u32, u32); 6] {
     match spec.isa.value {
         Isa::X86_64 => id_fields(spec, layout),
-        Isa::Aarch64 => affinity_fields(layout).unwrap_or_default(),
+        Isa::Aarch64 => affinity_fields(spec, layout).unwrap_or_default(),
     }
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn architectural_ids(spec: &Spec, layout: &Layout) -> Vec<u64> {
         LEVELS.iter().fold(0, |id, &(_, level)| {
             let unit = layout.outer(Level::Smt, smt, level);
             let mut index = layout.units[level as usize][unit].index as u64;
-            if let (Level::Complex, Some(order)) = (level, &spec.ids.complex_order) {
+            if let Some(order) = &spec.ids.orders[level as usize] {
                 index = order.value.get(unit_index(index)).map_or(index, |&id| u64::from(id));
             }
             id | index.checked_shl(fields[level as usize].0).unwrap_or(0)
@@ -146,6 +147,7 @@ fn core_type(core: &CoreSpec, core_khz: u64) -> CoreType {
     };
     CoreType {
         name: core.name.value.clone(),
+        midr: core.midr.as_ref().map_or(0, |at| count(at.value)),
         in_order: core.is_in_order.value,
         dispatch_width: pipe("dispatch_width"),
         retire_width: pipe("retire_width"),
@@ -168,43 +170,46 @@ fn core_type(core: &CoreSpec, core_khz: u64) -> CoreType {
     }
 }
 
+/// Costs by the x86 key and the Arm key of each; an ISA without the key pays nothing.
 fn sys(core: &CoreSpec, core_khz: u64) -> SysCost {
-    let c = |name: &str| {
+    let is_x86 = core.isa.value == Isa::X86_64;
+    let c = |x86: &str, arm: &str| {
+        let name = if is_x86 { x86 } else { arm };
         let found = core.sys.iter().find(|(key, _)| *key == name);
         found.map_or(0, |(_, at)| cycles(at.value, core_khz))
     };
     SysCost {
-        rmw_l1: c("rmw_l1"),
-        monitor: c("monitor"),
-        mwait: c("mwait"),
-        umwait: c("umwait"),
-        tpause: c("tpause"),
-        hlt: c("hlt"),
-        pause: c("pause"),
-        mfence: c("mfence"),
-        lfence: c("lfence"),
-        sfence: c("sfence"),
-        cpuid: c("cpuid"),
-        rdtsc: c("rdtsc"),
-        rdtscp: c("rdtscp"),
-        rdmsr: c("rdmsr"),
-        wrmsr: c("wrmsr"),
-        x2apic_write: c("x2apic_write"),
-        icr_write: c("icr_write"),
-        xapic_mmio: c("xapic_mmio"),
-        port_io: c("port_io"),
-        irq_entry: c("irq_entry"),
-        iret: c("iret"),
-        syscall: c("syscall"),
-        sysret: c("sysret"),
-        swapgs: c("swapgs"),
-        cli_sti: c("cli_sti"),
-        mov_cr: c("mov_cr"),
-        invlpg: c("invlpg"),
-        clflush: c("clflush"),
-        xsave: c("xsave"),
-        rep_step: c("rep_step"),
-        rep_start: c("rep_start"),
+        rmw_l1: c("rmw_l1", "rmw_l1"),
+        monitor: c("monitor", ""),
+        mwait: c("mwait", "wfe"),
+        umwait: c("umwait", ""),
+        tpause: c("tpause", ""),
+        hlt: c("hlt", "wfi"),
+        pause: c("pause", "yield"),
+        mfence: c("mfence", "dsb"),
+        lfence: c("lfence", "isb"),
+        sfence: c("sfence", "dmb"),
+        cpuid: c("cpuid", "firmware_call"),
+        rdtsc: c("rdtsc", "counter_read"),
+        rdtscp: c("rdtscp", ""),
+        rdmsr: c("rdmsr", "sysreg_read"),
+        wrmsr: c("wrmsr", "sysreg_write"),
+        x2apic_write: c("x2apic_write", ""),
+        icr_write: c("icr_write", "sgi_write"),
+        xapic_mmio: c("xapic_mmio", ""),
+        port_io: c("port_io", ""),
+        irq_entry: c("irq_entry", "exception_entry"),
+        iret: c("iret", "eret"),
+        syscall: c("syscall", ""),
+        sysret: c("sysret", ""),
+        swapgs: c("swapgs", ""),
+        cli_sti: c("cli_sti", ""),
+        mov_cr: c("mov_cr", ""),
+        invlpg: c("invlpg", "tlbi"),
+        clflush: c("clflush", "cache_maintenance"),
+        xsave: c("xsave", ""),
+        rep_step: c("rep_step", ""),
+        rep_start: c("rep_start", ""),
     }
 }
 
@@ -468,7 +473,7 @@ pub(crate) const XAPIC_ID_MAX: u64 = 254;
 fn apic_mode(spec: &Spec, cpus: &[CpuPlace]) -> ApicMode {
     let is_wide = cpus.iter().any(|cpu| u64::from(cpu.apic_id) > XAPIC_ID_MAX);
     let by_rule = if is_wide { ApicMode::X2apic } else { ApicMode::Xapic };
-    spec.apic_mode.as_ref().map_or(by_rule, |mode| mode.value)
+    spec.apic.mode.as_ref().map_or(by_rule, |mode| mode.value)
 }
 
 fn idle(state: &IdleSpec) -> IdleState {
@@ -487,9 +492,33 @@ fn idle(state: &IdleSpec) -> IdleState {
         timer_stops: state.timer_stops.value,
         scope: state.scope.value,
         advertised: Advertised {
+            entry_us: state.told_entry.as_ref().map_or(0, us),
+            wakeup_us: state.told_wakeup.as_ref().map(us),
             latency_us: us(&state.latency),
             residency_us: us(&state.residency),
         },
+    }
+}
+
+fn arm(spec: &Spec) -> Arm {
+    let gic = spec.gic.as_ref();
+    let [load, store, acquire, release] = spec.arm.as_ref().map_or([AtomicPlace::Near; 4], |arm| {
+        [0, 1, 2, 3].map(|form: usize| arm.atomics[form].value)
+    });
+    let arm = spec.arm.as_ref();
+    Arm {
+        gic: Gic {
+            version: gic.map_or(GicVersion::V3, |gic| gic.version.value),
+            has_range_selector: gic.is_some_and(|gic| gic.has_range_selector.value),
+        },
+        conduit: arm.map_or(Conduit::Smc, |arm| arm.conduit.value),
+        is_multithreaded: spec.ids.is_multithreaded.value,
+        physical_bits: arm.map_or(0, |arm| count(arm.physical_bits.value)),
+        is_event_set: arm.is_some_and(|arm| arm.is_event_set.value),
+        atomics: Atomics { load, store, release, acquire },
+        exclusive_failure: arm
+            .and_then(|arm| arm.exclusive_failure.as_ref())
+            .map_or(0, |at| count(at.value)),
     }
 }
 

@@ -3,7 +3,9 @@
 //! Keys, types, units and provenance are judged here, by the reader; what values mean together is
 //! judged in `check`, and `resolve` turns the result into a `Machine`.
 
-use crate::model::{ApicMode, IdleEntry, IdleScope, Isa, Level, OP_NAMES};
+use crate::model::{
+    ApicMode, AtomicPlace, Conduit, GicVersion, IdleEntry, IdleScope, Isa, Level, OP_NAMES, OPS_X86,
+};
 use crate::read::{At, Reader, Scope};
 use crate::tree::{Place, Table};
 use crate::units::{Dim, Quantity};
@@ -39,9 +41,10 @@ pub(crate) struct Spec {
     pub(crate) latency: LatencySpec,
     pub(crate) wire: [At<Quantity>; 5],
     pub(crate) stop: At<Quantity>,
-    pub(crate) apic_mode: Option<At<ApicMode>>,
-    pub(crate) icr_ordered: At<bool>,
-    pub(crate) own_store_triggers: At<bool>,
+    pub(crate) apic: ApicSpec,
+    pub(crate) own_store_triggers: Option<At<bool>>,
+    pub(crate) gic: Option<GicSpec>,
+    pub(crate) arm: Option<ArmSpec>,
     pub(crate) idle: Vec<IdleSpec>,
     pub(crate) identity: Option<IdentitySpec>,
 }
@@ -60,8 +63,35 @@ pub(crate) enum Numbering {
 
 pub(crate) struct IdSpec {
     pub(crate) bits: [Option<At<u32>>; 6],
-    pub(crate) complex_order: Option<At<Vec<u32>>>,
+    pub(crate) orders: [Option<At<Vec<u32>>>; 6],
+    /// Affinity field of a level (Arm).
+    pub(crate) affinity: [Option<At<u32>>; 6],
+    /// `MPIDR_EL1.MT`: Aff0 counts threads, whether a core has several or not (Arm).
+    pub(crate) is_multithreaded: At<bool>,
     pub(crate) place: Place,
+}
+
+#[derive(Default)]
+pub(crate) struct ApicSpec {
+    pub(crate) place: Option<Place>,
+    pub(crate) mode: Option<At<ApicMode>>,
+    pub(crate) is_icr_ordered: bool,
+}
+
+pub(crate) struct GicSpec {
+    pub(crate) version: At<GicVersion>,
+    pub(crate) has_range_selector: At<bool>,
+}
+
+/// `[arm]`: choices that the architecture leaves to the implementation.
+pub(crate) struct ArmSpec {
+    pub(crate) place: Place,
+    pub(crate) conduit: At<Conduit>,
+    pub(crate) physical_bits: At<Quantity>,
+    pub(crate) is_event_set: At<bool>,
+    /// Where atomics of each form are performed, by the keys of `ATOMICS`.
+    pub(crate) atomics: [At<AtomicPlace>; 4],
+    pub(crate) exclusive_failure: Option<At<Quantity>>,
 }
 
 pub(crate) struct CacheSpec {
@@ -80,14 +110,17 @@ pub(crate) struct MemorySpec {
 
 pub(crate) struct ClockSpec {
     pub(crate) core: At<Quantity>,
-    pub(crate) tsc: At<Quantity>,
-    pub(crate) apic_timer: At<Quantity>,
+    /// The clock that the guest reads: `tsc`, or `counter` on Arm.
+    pub(crate) counter: At<Quantity>,
+    pub(crate) apic_timer: Option<At<Quantity>>,
 }
 
 pub(crate) struct CoreSpec {
     pub(crate) name: At<String>,
     pub(crate) isa: At<Isa>,
     pub(crate) is_in_order: At<bool>,
+    /// `MIDR_EL1` (Arm).
+    pub(crate) midr: Option<At<Quantity>>,
     pub(crate) pipe: Vec<(&'static str, At<Quantity>)>,
     pub(crate) tlbs: [[At<Quantity>; 3]; 3],
     pub(crate) ops: Vec<[At<Quantity>; 3]>,
@@ -148,7 +181,9 @@ pub(crate) struct IdleSpec {
     pub(crate) flushes: Vec<At<String>>,
     pub(crate) timer_stops: At<bool>,
     pub(crate) scope: At<IdleScope>,
+    pub(crate) told_entry: Option<At<Quantity>>,
     pub(crate) latency: At<Quantity>,
+    pub(crate) told_wakeup: Option<At<Quantity>>,
     pub(crate) residency: At<Quantity>,
 }
 
@@ -175,8 +210,8 @@ pub(crate) const PIPE: [(&str, Dim); 13] = [
     ("return_stack", Dim::Count),
 ];
 
-/// Keys of `[cores.NAME.sys]`, in core cycles.
-pub(crate) const SYS: [&str; 31] = [
+/// Keys of `[cores.NAME.sys]` on x86, in core cycles.
+const SYS_X86: [&str; 31] = [
     "rmw_l1",
     "monitor",
     "mwait",
@@ -210,6 +245,29 @@ pub(crate) const SYS: [&str; 31] = [
     "rep_start",
 ];
 
+/// Keys of `[cores.NAME.sys]` on Arm, in core cycles.
+const SYS_ARM: [&str; 16] = [
+    "rmw_l1",
+    "wfe",
+    "wfi",
+    "yield",
+    "dmb",
+    "dsb",
+    "isb",
+    "counter_read",
+    "sysreg_read",
+    "sysreg_write",
+    "sgi_write",
+    "exception_entry",
+    "eret",
+    "firmware_call",
+    "tlbi",
+    "cache_maintenance",
+];
+
+/// Keys of `[arm.atomics]`: forms of LSE atomics.
+const ATOMICS: [&str; 4] = ["load", "store", "acquire", "release"];
+
 const ISAS: [(&str, Isa); 2] = [("x86_64", Isa::X86_64), ("aarch64", Isa::Aarch64)];
 
 /// Reads a whole file.
@@ -222,12 +280,11 @@ pub(crate) fn read(r: &mut Reader, table: &Table) -> Spec {
     });
     let (default_core, cores) = read_cores(r, &root);
     let (wire, stop) = read_ipi(r, &root);
-    let (apic_mode, icr_ordered) = read_apic(r, &root);
     let spec = Spec {
         version: r.int(&root, "schema"),
         id: r.need_text(&root, "id", "id = \"my-machine\""),
         name: r.need_text(&root, "name", "name = \"one line for people\""),
-        isa,
+        isa: isa.clone(),
         features: r.texts(&root, "features"),
         is_llc_package: r
             .choice(&root, "llc", &[("package", ())])
@@ -236,15 +293,16 @@ pub(crate) fn read(r: &mut Reader, table: &Table) -> Spec {
         ids: read_ids(r, &root),
         caches: read_caches(r, &root),
         memory: read_memory(r, &root),
-        clocks: read_clocks(r, &root),
+        clocks: read_clocks(r, &root, isa.value),
         default_core,
         cores,
         groups: read_groups(r, &root),
         latency: read_latency(r, &root),
         wire,
         stop,
-        apic_mode,
-        icr_ordered,
+        apic: read_apic(r, &root),
+        gic: read_gic(r, &root),
+        arm: read_arm(r, &root),
         own_store_triggers: read_monitor(r, &root),
         idle: read_idle(r, &root),
         identity: read_identity(r, &root),
@@ -283,18 +341,28 @@ fn read_levels(r: &mut Reader, root: &Scope<'_>) -> LevelSpec {
 }
 
 fn read_ids(r: &mut Reader, root: &Scope<'_>) -> IdSpec {
-    let Some(scope) = r.table(root, "ids") else {
-        return IdSpec { bits: Default::default(), complex_order: None, place: root.place };
+    let mut ids = IdSpec {
+        bits: Default::default(),
+        orders: Default::default(),
+        affinity: Default::default(),
+        is_multithreaded: At { value: false, place: root.place },
+        place: root.place,
     };
-    let mut ids = IdSpec { bits: Default::default(), complex_order: None, place: scope.place };
+    let Some(scope) = r.table(root, "ids") else { return ids };
+    ids.place = scope.place;
     if let Some(bits) = r.table(&scope, "bits") {
         ids.bits = LEVELS.map(|(key, _)| r.int(&bits, key));
         r.close(bits);
     }
     if let Some(order) = r.table(&scope, "order") {
-        ids.complex_order = r.ints(&order, "complex");
+        ids.orders = LEVELS.map(|(key, _)| r.ints(&order, key));
         r.close(order);
     }
+    if let Some(affinity) = r.table(&scope, "affinity") {
+        ids.affinity = LEVELS.map(|(key, _)| r.int(&affinity, key));
+        r.close(affinity);
+    }
+    ids.is_multithreaded = r.switch(&scope, "multithreaded", false);
     r.close(scope);
     ids
 }
@@ -342,15 +410,17 @@ fn read_memory(r: &mut Reader, root: &Scope<'_>) -> MemorySpec {
     memory
 }
 
-fn read_clocks(r: &mut Reader, root: &Scope<'_>) -> ClockSpec {
+fn read_clocks(r: &mut Reader, root: &Scope<'_>, isa: Isa) -> ClockSpec {
     let Some(scope) = r.need_table(root, "clock") else {
         let none = missing(Dim::Frequency, root.place);
-        return ClockSpec { core: none.clone(), tsc: none.clone(), apic_timer: none };
+        return ClockSpec { core: none.clone(), counter: none, apic_timer: None };
     };
+    let is_x86 = isa == Isa::X86_64;
+    let counter = if is_x86 { "tsc" } else { "counter" };
     let clocks = ClockSpec {
         core: r.need(&scope, "core", Dim::Frequency),
-        tsc: r.need(&scope, "tsc", Dim::Frequency),
-        apic_timer: r.need(&scope, "apic_timer", Dim::Frequency),
+        counter: r.need(&scope, counter, Dim::Frequency),
+        apic_timer: is_x86.then(|| r.need(&scope, "apic_timer", Dim::Frequency)),
     };
     r.close(scope);
     clocks
@@ -383,28 +453,35 @@ fn read_core(r: &mut Reader, name: At<String>, scope: Scope<'_>) -> CoreSpec {
         }
         None => Vec::new(),
     };
-    let ops = read_ops(r, &scope);
+    let ops = read_ops(r, &scope, isa.value);
+    let is_x86 = isa.value == Isa::X86_64;
+    let midr = (!is_x86).then(|| r.need(&scope, "midr", Dim::Count));
     let sys = match r.need_table(&scope, "sys") {
         Some(inner) => {
-            let sys = SYS.map(|key| (key, r.need(&inner, key, Dim::Cycles)));
+            let keys = if is_x86 { SYS_X86.as_slice() } else { SYS_ARM.as_slice() };
+            let sys = keys.iter().map(|key| (*key, r.need(&inner, key, Dim::Cycles))).collect();
             r.close(inner);
-            sys.to_vec()
+            sys
         }
         None => Vec::new(),
     };
     let tlbs = read_tlbs(r, &scope);
     r.close(scope);
-    CoreSpec { name, isa, is_in_order, pipe, tlbs, ops, sys }
+    CoreSpec { name, isa, is_in_order, midr, pipe, tlbs, ops, sys }
 }
 
-fn read_ops(r: &mut Reader, scope: &Scope<'_>) -> Vec<[At<Quantity>; 3]> {
+fn read_ops(r: &mut Reader, scope: &Scope<'_>, isa: Isa) -> Vec<[At<Quantity>; 3]> {
     let Some(inner) = r.need_table(scope, "ops") else { return Vec::new() };
+    let one = |place| At { value: Quantity { dim: Dim::Count, value: 1 }, place };
     let mut ops = Vec::new();
     for key in OP_NAMES {
+        if isa == Isa::Aarch64 && OPS_X86.contains(&key) {
+            ops.push(std::array::from_fn(|_| one(inner.place)));
+            continue;
+        }
         let Some(op) = r.need_table(&inner, key) else { continue };
         op.allow_provenance();
-        let place = op.place;
-        let one = At { value: Quantity { dim: Dim::Count, value: 1 }, place };
+        let one = one(op.place);
         ops.push([
             r.need(&op, "latency", Dim::Cycles),
             r.number(&op, "units", Dim::Count).unwrap_or_else(|| one.clone()),
@@ -548,26 +625,69 @@ fn read_ipi(r: &mut Reader, root: &Scope<'_>) -> ([At<Quantity>; 5], At<Quantity
     (wire, stop)
 }
 
-fn read_apic(r: &mut Reader, root: &Scope<'_>) -> (Option<At<ApicMode>>, At<bool>) {
+fn read_apic(r: &mut Reader, root: &Scope<'_>) -> ApicSpec {
     let words =
         [("auto", None), ("xapic", Some(ApicMode::Xapic)), ("x2apic", Some(ApicMode::X2apic))];
-    let Some(scope) = r.table(root, "apic") else {
-        return (None, At { value: false, place: root.place });
-    };
+    let Some(scope) = r.table(root, "apic") else { return ApicSpec::default() };
     let mode = r.choice(&scope, "mode", &words);
-    let mode = mode.and_then(|at| at.value.map(|value| At { value, place: at.place }));
-    let ordered = r.switch(&scope, "icr_ordered", false);
+    let apic = ApicSpec {
+        place: Some(scope.place),
+        mode: mode.and_then(|at| at.value.map(|value| At { value, place: at.place })),
+        is_icr_ordered: r.switch(&scope, "icr_ordered", false).value,
+    };
     r.close(scope);
-    (mode, ordered)
+    apic
 }
 
-fn read_monitor(r: &mut Reader, root: &Scope<'_>) -> At<bool> {
-    let Some(scope) = r.table(root, "monitor") else {
-        return At { value: false, place: root.place };
-    };
+fn read_monitor(r: &mut Reader, root: &Scope<'_>) -> Option<At<bool>> {
+    let scope = r.table(root, "monitor")?;
     let value = r.switch(&scope, "own_store_triggers", false);
+    let value = At { value: value.value, place: scope.place };
     r.close(scope);
-    value
+    Some(value)
+}
+
+fn read_gic(r: &mut Reader, root: &Scope<'_>) -> Option<GicSpec> {
+    let scope = r.table(root, "gic")?;
+    let version = r.int(&scope, "version").unwrap_or_else(|| {
+        r.fault(scope.place, "`gic.version` is missing", "version = 2 or version = 3");
+        poisoned(3, scope.place)
+    });
+    if !matches!(version.value, 2 | 3) {
+        r.fault(version.place, format!("gic.version is {}", version.value), "2 or 3");
+    }
+    let value = if version.value == 2 { GicVersion::V2 } else { GicVersion::V3 };
+    let gic = GicSpec {
+        version: At { value, place: version.place },
+        has_range_selector: r.switch(&scope, "range_selector", false),
+    };
+    r.close(scope);
+    Some(gic)
+}
+
+fn read_arm(r: &mut Reader, root: &Scope<'_>) -> Option<ArmSpec> {
+    const CONDUITS: [(&str, Conduit); 2] = [("hvc", Conduit::Hvc), ("smc", Conduit::Smc)];
+    const PLACES: [(&str, AtomicPlace); 3] =
+        [("near", AtomicPlace::Near), ("far", AtomicPlace::Far), ("held", AtomicPlace::Held)];
+    let scope = r.table(root, "arm")?;
+    let place = scope.place;
+    let near = At { value: AtomicPlace::Near, place };
+    let mut atomics = std::array::from_fn(|_| near.clone());
+    if let Some(inner) = r.table(&scope, "atomics") {
+        atomics = ATOMICS.map(|key| r.sourced_choice(&inner, key, &PLACES).unwrap_or(near.clone()));
+        r.close(inner);
+    }
+    let smc = At { value: Conduit::Smc, place };
+    let arm = ArmSpec {
+        place,
+        conduit: r.choice(&scope, "conduit", &CONDUITS).unwrap_or(smc),
+        physical_bits: r.need(&scope, "physical_bits", Dim::Count),
+        is_event_set: r.switch(&scope, "event_at_reset", false),
+        atomics,
+        exclusive_failure: r.number(&scope, "exclusive_failure", Dim::Count),
+    };
+    r.close(scope);
+    Some(arm)
 }
 
 fn read_idle(r: &mut Reader, root: &Scope<'_>) -> Vec<IdleSpec> {
@@ -589,10 +709,13 @@ fn read_idle(r: &mut Reader, root: &Scope<'_>) -> Vec<IdleSpec> {
             r.close(exit);
         }
         let (mut latency, mut residency) = (missing(Dim::Time, place), missing(Dim::Time, place));
+        let (mut told_entry, mut told_wakeup) = (None, None);
         if let Some(told) = r.need_table(&scope, "advertised") {
             told.allow_provenance();
             latency = r.need(&told, "latency", Dim::Time);
             residency = r.need(&told, "residency", Dim::Time);
+            told_entry = r.number(&told, "entry", Dim::Time);
+            told_wakeup = r.number(&told, "wakeup", Dim::Time);
             r.close(told);
         }
         states.push(IdleSpec {
@@ -610,7 +733,9 @@ fn read_idle(r: &mut Reader, root: &Scope<'_>) -> Vec<IdleSpec> {
             scope: r
                 .choice(&scope, "scope", &SCOPES)
                 .unwrap_or(At { value: IdleScope::Core, place }),
+            told_entry,
             latency,
+            told_wakeup,
             residency,
         });
         r.close(scope);

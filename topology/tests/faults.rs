@@ -47,7 +47,7 @@ const RULES: &[(&str, &str, &str)] = &[
     ("numbering = \"smt-last\"", "numbering = [0, 1]", "does not list each of 0 to 383 once"),
     ("complex = 4, package", "complex = 3, package", "3 id bits do not hold 12 units of complex"),
     ("complex = 4, package", "complex = 30, package", "architectural ids need 35 bits"),
-    ("[ids]\n", "[ids]\norder.complex = [0, 1]\n", "one for each of the 12 complexes"),
+    ("[ids]\n", "[ids]\norder.complex = [0, 1]\n", "one for each of the 12 units of complex"),
     (
         "[ids]\n",
         "[ids]\norder.complex = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16]\n",
@@ -132,6 +132,61 @@ fn every_rule_speaks_when_it_is_broken() {
     for (from, to, expected) in RULES {
         assert!(EPYC.contains(from), "the machine no longer has `{from}`");
         let text = faults(&EPYC.replacen(from, to, 1), &[]).to_string();
+        if !text.contains(expected) {
+            silent.push(format!("`{from}` -> `{to}`:\n{text}\nexpected: {expected}\n"));
+        }
+    }
+    assert!(silent.is_empty(), "{}", silent.join("\n"));
+}
+
+/// The same for Arm: changes of `smp-arm.toml` below a head of two packages.
+const ARM_RULES: &[(&str, &str, &str)] = &[
+    ("[gic]", "[apic]\n[gic]", "[apic] belongs to another isa"),
+    ("[gic]", "[monitor]\n[gic]", "[monitor] belongs to another isa"),
+    ("[gic]", "[x86]\nvendor = \"AuthenticAMD\"\n[gic]", "[x86] belongs to another isa"),
+    ("version = 3", "version = 4", "gic.version is 4; 2 or 3"),
+    ("version = 3", "", "`gic.version` is missing"),
+    ("[gic]\nversion = 3\nrange_selector = true\n", "", "table [gic] is missing"),
+    ("version = 3", "version = 2", "GICv2 has 8 cpu interfaces"),
+    (
+        "range_selector = true",
+        "",
+        "Aff0 goes to 19, an SGI reaches 0 to 15; set gic.range_selector",
+    ),
+    (
+        "[gic]",
+        "[ids]\nmultithreaded = true\naffinity = { core = 0, package = 1 }\n[gic]",
+        "but core is in Aff0",
+    ),
+    ("[gic]", "[ids]\naffinity.core = 1\n[gic]", "names no field for package"),
+    ("[gic]", "[ids]\naffinity = { core = 0, package = 4 }\n[gic]", "Aff0 to Aff3, no more"),
+    ("[gic]", "[ids]\nbits.core = 9\n[gic]", "Aff0 of MPIDR needs 9 bits; it has 8"),
+    ("[gic]", "[ids]\nbits.core = 4\n[gic]", "4 id bits do not hold 20 units of core"),
+    ("[gic]", "[ids]\norder.package = [1]\n[gic]", "one for each of the 2 units of package"),
+    ("[gic]", "[ids]\norder.package = [1, 300]\n[gic]", "Aff1 of MPIDR needs 9 bits"),
+    ("conduit = \"smc\"", "conduit = \"svc\"", "one of hvc, smc"),
+    ("load = \"near\"", "load = \"away\"", "one of near, far, held"),
+    ("features = \"generic\"", "features = \"crc32\"", "far atomics without feature \"lse\""),
+    ("features = \"generic\"", "features = \"pan2\"", "feature \"pan2\" needs \"pan\""),
+    ("physical_bits = 48", "physical_bits = 52", "physical_bits is 52; allowed: 32 to 48"),
+    ("counter = \"100MHz\"", "tsc = \"100MHz\"", "`clock.counter` is missing"),
+    ("counter = \"100MHz\"", "counter = \"2GHz\"", "counter clock is 2GHz"),
+    ("psci 0x0010000", "psci 0x40000002", "0x40000002 of idle cpu-sleep has reserved bits"),
+    ("entry = \"wfi\"", "entry = \"hlt\"", "entered as on another isa"),
+    ("entry = \"50us\"", "entry = \"0.5us\"", "whole microseconds"),
+    ("default = \"generic-arm\"", "default = \"generic\"", "\"generic\" has another isa"),
+];
+
+#[test]
+fn every_rule_of_arm_speaks_when_it_is_broken() {
+    let head = "schema = 1\nid = \"arm\"\nname = \"a test\"\nlevels = { package = 2, core = 20 }\n";
+    let common =
+        include_str!("../machines/smp-arm.toml").replace("at = \"complex\"", "at = \"package\"");
+    assert_eq!(faults(&format!("{head}{common}"), &[]), Report::default());
+    let mut silent = Vec::new();
+    for (from, to, expected) in ARM_RULES {
+        assert!(common.contains(from), "the machine no longer has `{from}`");
+        let text = faults(&format!("{head}{}", common.replacen(from, to, 1)), &[]).to_string();
         if !text.contains(expected) {
             silent.push(format!("`{from}` -> `{to}`:\n{text}\nexpected: {expected}\n"));
         }

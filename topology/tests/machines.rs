@@ -14,7 +14,7 @@ fn state<'m>(machine: &'m Machine, name: &str) -> &'m topology::IdleState {
 #[test]
 fn every_shipped_machine_resolves() {
     for name in topology::list() {
-        let name = name.replace("smp-N", "smp-16");
+        let name = name.replace('N', "16");
         let machine = load(&name, &[]);
         assert_eq!(machine.id, name);
         assert!(machine.figures.iter().all(|figure| !figure.source.is_empty()));
@@ -176,26 +176,79 @@ fn costs_in_time_become_cycles_of_the_core_clock() {
     assert_eq!(machine.llcs[0].cache.as_ref().map(|cache| cache.latency), Some(60));
 }
 
+fn arm(levels: &str, edit: impl Fn(&str) -> String) -> Machine {
+    let head = format!("schema = 1\nid = \"arm\"\nname = \"a test\"\nlevels = {levels}\n");
+    let text = format!("{head}{}", edit(include_str!("../machines/smp-arm.toml")));
+    Machine::from_toml(&text, "arm.toml", &[]).unwrap_or_else(|report| panic!("{report}"))
+}
+
 #[test]
 fn arm_machines_get_affinity_ids_and_llc_without_a_cache() {
-    let common = include_str!("../machines/smp.toml");
-    let (before, rest) = common.split_once("[x86]").expect("smp.toml has [x86]");
-    let (_, after) = rest.split_once("[clock]").expect("smp.toml has [clock]");
-    let (after, _) = after.split_once("[idle.hlt]").expect("smp.toml has [idle.hlt]");
-    let idle = "[idle.wfi]\nentry = \"wfi\"\nkind = \"assumed\"\nsrc = \"round\"\n\
-                entry_latency = \"50ns\"\nexit.interrupt = \"100ns\"\n\
-                snoop_latency = \"1ns\"\nadvertised = { latency = \"1us\", residency = \"1us\" }\n";
-    let head = "schema = 1\nid = \"arm\"\nname = \"a test\"\nllc = \"package\"\n\
-                levels = { package = 2, cluster = 3, core = 2 }\n";
-    let text = format!("{head}{before}[clock]{after}{idle}")
-        .replace("isa = \"x86_64\"", "isa = \"aarch64\"")
-        .replace("[cores]", "[cores.generic]\nisa = \"aarch64\"\n[cores]")
-        .replace("l3 = {", "# l3 = {");
-    let machine =
-        Machine::from_toml(&text, "arm.toml", &[]).unwrap_or_else(|report| panic!("{report}"));
+    let machine = arm("{ package = 2, cluster = 3, core = 2 }", |text| {
+        format!("llc = \"package\"\n{}", text.replace("l3 = {", "# l3 = {"))
+    });
     let ids: Vec<u64> = machine.cpus.iter().map(|cpu| cpu.mpidr).collect();
     assert_eq!(ids[..7], [0, 1, 0x100, 0x101, 0x200, 0x201, 0x1_0000]);
     assert_eq!(machine.llcs.len(), 2);
     assert!(machine.llcs[0].cache.is_none() && machine.cores[0].l2.is_some());
     assert!(machine.nodes[0].base > 0 && machine.features.has("lse"));
+}
+
+#[test]
+fn affinity_fields_hold_threads_packed_levels_and_holes() {
+    let ids = "[ids]\nmultithreaded = true\n\
+               affinity = { core = 1, cluster = 2, package = 2 }\nbits = { cluster = 6 }\n\
+               order.cluster = [0x12, 0x11, 0x0a]\n";
+    let machine = arm("{ package = 2, cluster = 3, core = 2 }", |text| format!("{text}{ids}"));
+    let ids: Vec<u64> = machine.cpus.iter().map(|cpu| cpu.mpidr).collect();
+    let first = [0x12_0000, 0x12_0100, 0x11_0000, 0x11_0100, 0x0a_0000, 0x0a_0100];
+    assert_eq!(ids[..6], first);
+    assert_eq!(ids[6..], first.map(|id| id | 0x40_0000), "packages lie above the six bits");
+    assert!(machine.arm.is_multithreaded);
+    let four = "{ package = 2, complex = 2, cluster = 2, core = 2 }";
+    let machine = arm(four, |text| text.replace("at = \"complex\"", "at = \"package\""));
+    assert_eq!(machine.cpus[8].mpidr, 1 << 32, "the fourth level is Aff3");
+}
+
+#[test]
+fn generated_arm_machines_have_every_size() {
+    use topology::{Conduit, GicVersion, IdleEntry, Isa};
+    for cpus in [1, 2, 15, 16, 17, 63, 64, 65, 255, 256, 257, 384, 1023, 1024] {
+        let machine = load(&format!("smp-arm-{cpus}"), &[]);
+        assert_eq!((machine.isa, machine.cpus.len()), (Isa::Aarch64, cpus));
+        for (n, cpu) in machine.cpus.iter().enumerate() {
+            let n = n as u64;
+            assert_eq!(cpu.mpidr, (n / 16) * 0x100 + n % 16, "sixteen cpus a value of Aff1");
+        }
+    }
+    let duo = load("duo-arm", &[]);
+    assert_eq!((duo.cpus.len(), duo.llcs.len()), (2, 1));
+    assert_eq!((duo.arm.gic.version, duo.arm.conduit), (GicVersion::V3, Conduit::Smc));
+    assert_eq!(duo.clocks.counter_hz(), 100_000_000);
+    assert_eq!(duo.core_type_of(0).midr, 0x000f_0000);
+    assert_eq!(duo.core_type_of(0).sys.irq_entry, 50);
+    assert_eq!(duo.idle[0].entry, IdleEntry::Wfi);
+    assert_eq!((duo.idle[1].advertised.entry_us, duo.idle[1].advertised.wakeup_us), (50, None));
+    let quad = load("quad-arm", &[]);
+    assert_eq!((quad.llcs.len(), quad.cpus[2].mpidr), (2, 0x100));
+    let wide = load("smp-arm-96", &["smp.llc_width=48", "smp.packages=2", "smp.smt=2"]);
+    assert_eq!(wide.cpus[24].mpidr, 0x1_0000, "smt, core, package");
+    for name in ["smp-arm-0", "smp-arm-1025", "smp-arm-", "smp-arm-x", "smp-arm-01"] {
+        assert!(Machine::load(name, &[]).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn atomics_and_exclusives_are_choices_with_a_source() {
+    use topology::AtomicPlace::{Far, Held, Near};
+    let machine = load(
+        "duo-arm",
+        &["arm.atomics.load=held", "arm.exclusive_failure=64", "latency.exclusive_hold=30ns"],
+    );
+    let atomics = machine.arm.atomics;
+    assert_eq!((atomics.load, atomics.store, atomics.acquire), (Held, Far, Near));
+    assert_eq!((machine.arm.exclusive_failure, machine.latency.exclusive_hold), (64, 30_000));
+    let load = machine.figures.iter().find(|figure| figure.key == "arm.atomics.load");
+    let load = load.expect("a choice that is shown with its source");
+    assert_eq!((load.value.as_str(), load.kind), ("held", Kind::Set));
 }
