@@ -1,6 +1,5 @@
 //! The machine of this project as a rig.
 
-use emu_cpu::isa::Isa;
 use emu_cpu::thread::RunState;
 use emu_machine::{BrokenLaw, CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
@@ -96,7 +95,7 @@ impl Rig for Machine {
     }
 
     fn registers(&self, cpu: CpuId) -> Vec<(&'static str, u64)> {
-        self.cpu(cpu).registers()
+        Machine::registers(self, cpu)
     }
 
     fn check_laws(&self) -> Result<(), BrokenLaw> {

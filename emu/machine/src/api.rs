@@ -1,7 +1,8 @@
 //! The library's face: what a run needs and how it can end. Plain data.
 
 use emu_sim::mutant::Mutation;
-use emu_sim::{CpuId, SimTime};
+use emu_sim::{CpuId, PhysAddr, SimTime};
+use guests_abi::class::LineClass;
 
 /// Choices of one machine that are not in its topology file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,4 +109,15 @@ pub enum PointAction {
         /// Passes needed.
         times: u64,
     },
+}
+
+/// A range of lines that the guest named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedLines {
+    /// First byte.
+    pub address: PhysAddr,
+    /// Bytes.
+    pub len: u64,
+    /// Class.
+    pub class: LineClass,
 }

@@ -4,22 +4,16 @@
 
 use emu_cpu::port::{DeviceAccess, Space};
 use emu_cpu::thread::RunState;
-use emu_cpu::wait::WaitReason;
+use emu_cpu::wait::{Signal, WaitReason};
 use emu_sim::{CpuId, PhysAddr};
 use guests_abi::class::LineClass;
 use guests_abi::device as abi;
 
-use crate::dev::ioapic::{IoApic, Message};
 use crate::dev::test_device::{Effect, Read, TestDevice};
-use crate::dev::uart16550::{self, Uart16550};
+use crate::platform::Platform;
 
-/// Where devices live (`guest-abi.md`, x86 map).
-mod map {
-    pub(super) const IOAPIC: u64 = 0xfec0_0000;
-    pub(super) const TEST: u64 = 0xfed8_0000;
-    pub(super) const PAGE: u64 = 0x1000;
-    pub(super) const COM1: u64 = 0x3f8;
-}
+/// Bytes of a device's page.
+pub(crate) const PAGE: u64 = 0x1000;
 
 /// What a device access asks of the machine beyond its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +28,8 @@ pub(crate) enum Request {
     Sample { id: u64, value: u64 },
     /// Name a range of lines.
     Lines { address: PhysAddr, len: u64, class: LineClass },
-    /// Send interrupt messages.
-    Interrupts(Vec<Message>),
+    /// Send a signal to the cpu of this architectural id.
+    Signal { to: u32, signal: Signal },
     /// An access that no device has, for the first time.
     Unknown { addr: u64, write: bool },
 }
@@ -49,24 +43,22 @@ pub(crate) enum Answer {
     RunStateOf(CpuId),
 }
 
-/// All devices of a machine.
+/// All devices of a machine: the test device, and those of its instruction set.
 #[derive(Clone, Debug)]
-pub(crate) struct Bus {
+pub(crate) struct Bus<P> {
     pub(crate) test: TestDevice,
-    uart: Uart16550,
-    ioapic: IoApic,
+    platform: P,
     reported: Vec<(u64, bool)>,
 }
 
 /// Distinct unknown addresses that are reported; later ones are silent.
 const REPORTS_MAX: usize = 64;
 
-impl Bus {
-    pub(crate) fn new(cpus: usize, seed: u64) -> Bus {
+impl<P: Platform> Bus<P> {
+    pub(crate) fn new(topology: &topology::Machine, cpus: usize, seed: u64) -> Bus<P> {
         Bus {
             test: TestDevice::new(cpus, seed),
-            uart: Uart16550::new(),
-            ioapic: IoApic::new(),
+            platform: P::new(topology, cpus),
             reported: Vec::new(),
         }
     }
@@ -78,21 +70,18 @@ impl Bus {
         a: &DeviceAccess,
         out: &mut Vec<Request>,
     ) -> Answer {
-        let in_page = |base: u64| a.addr >= base && a.addr < base + map::PAGE;
-        match a.space {
-            Space::Memory if in_page(map::TEST) => self.test_access(cpu, a, out),
-            Space::Memory if in_page(map::IOAPIC) => self.ioapic_access(a, out),
-            Space::Port
-                if (map::COM1..map::COM1 + u64::from(uart16550::PORTS)).contains(&a.addr) =>
-            {
-                self.uart_access(a, out)
-            }
-            _ => self.unknown(a, out),
+        let test = P::TEST_DEVICE..P::TEST_DEVICE + PAGE;
+        if a.space == Space::Memory && test.contains(&a.addr) {
+            return self.test_access(cpu, a, out);
+        }
+        match self.platform.access(cpu, a, out) {
+            Some(value) => Answer::Value(value),
+            None => self.unknown(a, out),
         }
     }
 
     fn test_access(&mut self, cpu: CpuId, a: &DeviceAccess, out: &mut Vec<Request>) -> Answer {
-        let (offset, size) = (a.addr - map::TEST, u32::from(a.size));
+        let (offset, size) = (a.addr - P::TEST_DEVICE, u32::from(a.size));
         let Some(value) = a.write else {
             return match self.test.read(cpu, offset, size) {
                 Read::Value(value) => Answer::Value(value),
@@ -116,41 +105,6 @@ impl Bus {
             Effect::Report(_) => Some(Request::Unknown { addr: a.addr, write: true }),
         });
         Answer::Value(0)
-    }
-
-    fn ioapic_access(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> Answer {
-        let offset = a.addr - map::IOAPIC;
-        match a.write {
-            None => Answer::Value(u64::from(self.ioapic.read(offset))),
-            Some(value) => {
-                let messages = self.ioapic.write(offset, value as u32);
-                if !messages.is_empty() {
-                    out.push(Request::Interrupts(messages));
-                }
-                Answer::Value(0)
-            }
-        }
-    }
-
-    fn uart_access(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> Answer {
-        let offset = (a.addr - map::COM1) as u16;
-        let (value, effects) = match a.write {
-            None => {
-                let (value, effects) = self.uart.read(offset);
-                (u64::from(value), effects)
-            }
-            Some(value) => (0, self.uart.write(offset, value as u8)),
-        };
-        if let Some(byte) = effects.console {
-            out.push(Request::Console(byte));
-        }
-        if let Some(level) = effects.irq {
-            let messages = self.ioapic.set_pin(uart16550::COM1_PIN, level);
-            if !messages.is_empty() {
-                out.push(Request::Interrupts(messages));
-            }
-        }
-        Answer::Value(value)
     }
 
     /// An access that no device has.

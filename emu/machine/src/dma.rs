@@ -9,8 +9,9 @@ use emu_mem::shadow::Data;
 use emu_sim::mutant::Mutant;
 use emu_sim::{Key, NodeRef, Phase, PhysAddr, SimTime};
 
-use crate::machine::Machine;
+use crate::platform::Platform;
 use crate::run::UncoreItem;
+use crate::system::System;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +53,12 @@ pub(crate) struct DmaEngine {
     done: Vec<DmaDone>,
 }
 
-impl Machine {
+impl<P: Platform> System<P> {
     /// Lets a device make an access, whose request leaves at `at`; returns its number.
     ///
     /// # Panics
     /// If that is past, or the access crosses a line.
-    pub fn dma(&mut self, at: SimTime, dma: Dma) -> usize {
+    pub(crate) fn dma(&mut self, at: SimTime, dma: Dma) -> usize {
         let line = dma.address.line();
         let last = PhysAddr(dma.address.0 + u64::from(dma.size.clamp(1, 8)) - 1);
         assert!(at >= self.now && last.line() == line, "{dma:?} at {at:?} cannot be made");
@@ -76,8 +77,7 @@ impl Machine {
     }
 
     /// Accesses that were made, in order of time.
-    #[must_use]
-    pub fn dma_done(&self) -> &[DmaDone] {
+    pub(crate) fn dma_done(&self) -> &[DmaDone] {
         &self.dma.done
     }
 

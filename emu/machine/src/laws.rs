@@ -12,7 +12,8 @@ use emu_mem::home::Home;
 use emu_mem::llc::Llc;
 use emu_sim::CpuId;
 
-use crate::machine::Machine;
+use crate::platform::Platform;
+use crate::system::System;
 
 /// A law that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +36,12 @@ fn law(law: &'static str, holds: bool, found: impl FnOnce() -> String) -> Result
     if holds { Ok(()) } else { Err(BrokenLaw { law, found: found() }) }
 }
 
-impl Machine {
+impl<P: Platform> System<P> {
     /// Checks the conservation laws where the machine stands: between two runs.
     ///
     /// # Errors
     /// The first law that does not hold.
-    pub fn check_laws(&self) -> Result<(), BrokenLaw> {
+    pub(crate) fn check_laws(&self) -> Result<(), BrokenLaw> {
         self.check_messages()?;
         (0..self.places.len() as u32).try_for_each(|cpu| self.check_cpu(CpuId(cpu)))?;
         self.check_lines()?;
@@ -120,13 +121,14 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::x86::X86;
     use crate::{Options, Until};
     use emu_sim::SimTime;
 
     #[test]
     fn an_ipi_that_nobody_got_and_a_line_that_nobody_sends_are_found() {
         let topology = topology::Machine::load("duo", &[]).expect("a machine");
-        let mut machine = Machine::new(&topology, Options::default()).expect("it is built");
+        let mut machine = System::<X86>::new(&topology, Options::default()).expect("it is built");
         assert_eq!(machine.check_laws(), Ok(()));
         let mut lost = machine.clone();
         lost.ipi_sent[0] += 1;

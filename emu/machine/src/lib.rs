@@ -1,9 +1,9 @@
 //! A machine: assembled from a topology, loaded with an image, run until an event.
 //!
-//! Reading order: `api` (how a run is asked for and ends), `machine` (state), `assemble` (from the
-//! topology), `load`, `fdt`, `handover`, `cpuid` (what the guest meets), `run` (the loop), `bus`
-//! and `dev`, `rules`, `stall` (who waits for what), `laws` (what holds at the end of
-//! every run).
+//! Reading order: `api` (how a run is asked for and ends), `machine` (the face), `system` (state),
+//! `platform` (what differs by instruction set) and `x86`, `assemble` (from the topology), `load`,
+//! `fdt`, `handover`, `cpuid` (what the guest meets), `run` (the loop), `bus` and `dev`, `rules`,
+//! `stall` (who waits for what), `laws` (what holds at the end of every run).
 //!
 //! ```
 //! use emu_machine::{Image, Machine, Options, Stop, Until};
@@ -59,15 +59,18 @@ pub mod handover;
 mod laws;
 pub mod load;
 mod machine;
+mod platform;
 mod rules;
 mod run;
 mod stall;
+mod system;
+mod x86;
 
-pub use api::{Options, PointAction, PointRule, Stop, Until};
-pub use assemble::implemented_features;
+pub use api::{NamedLines, Options, PointAction, PointRule, Stop, Until};
+pub use assemble::x86::implemented_features;
 pub use dma::{Dma, DmaDone, DmaOp};
 pub use emu_cpu::counters::CpuCounters;
 pub use laws::BrokenLaw;
 pub use load::Image;
-pub use machine::{BuildError, Machine, NamedLines};
+pub use machine::{BuildError, Machine};
 pub use rules::UnknownPoint;

@@ -1,37 +1,23 @@
-//! The machine: its nodes, its image, and what can be read from it.
-
-use std::sync::Arc;
+//! The machine as others see it: a system of either instruction set.
 
 use emu_cpu::counters::CpuCounters;
-use emu_cpu::node::Core;
+use emu_cpu::isa::Isa;
 use emu_cpu::thread::RunState;
-use emu_mem::home::Home;
-use emu_mem::llc::Llc;
-use emu_mem::paths::Paths;
-use emu_mem::phys::Phys;
-use emu_observe::{Record, Wanted};
-use emu_sim::{Agenda, Chance, CoreId, CpuId, Key, LlcId, PhysAddr, SimTime};
+use emu_mem::home::HomeCounters;
+use emu_mem::llc::LlcCounters;
+use emu_observe::{Observer, StallReport};
+use emu_sim::{CpuId, SimTime};
 use emu_x86::cpu::X86Cpu;
-use guests_abi::class::LineClass;
 
-use crate::api::{Options, PointRule, Stop};
-use crate::assemble;
-use crate::bus::Bus;
-use crate::dma::DmaEngine;
-use crate::earliest::Earliest;
+use crate::api::{NamedLines, Options, PointRule, Stop, Until};
+use crate::dma::{Dma, DmaDone};
 use crate::fdt;
 use crate::handover;
+use crate::laws::BrokenLaw;
 use crate::load::{Image, LoadError};
-use crate::rules::{Rules, UnknownPoint};
-use crate::run::UncoreItem;
-
-/// What the cpus of a unit share on the host.
-pub(crate) type Unit = <X86Cpu as emu_cpu::isa::Isa>::Unit;
-
-/// Start offsets at region begin are drawn below this (`guest-abi.md`, seeds).
-const START_OFFSET: SimTime = SimTime::from_us(10);
-/// Purpose of that draw.
-const DRAW_START_OFFSET: u32 = 1;
+use crate::rules::UnknownPoint;
+use crate::system::System;
+use crate::x86::X86;
 
 /// Why a machine cannot be built or loaded.
 #[derive(Debug)]
@@ -78,55 +64,22 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// A range of lines that the guest named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamedLines {
-    /// First byte.
-    pub address: PhysAddr,
-    /// Bytes.
-    pub len: u64,
-    /// Class.
-    pub class: LineClass,
-}
-
 /// A machine with its whole state; a clone is a fork.
 #[derive(Clone, Debug)]
-pub struct Machine {
-    pub(crate) topology: Arc<topology::Machine>,
-    pub(crate) options: Options,
-    pub(crate) cores: Vec<Core<X86Cpu>>,
-    pub(crate) llcs: Vec<Llc>,
-    pub(crate) homes: Vec<Home>,
-    pub(crate) paths: Arc<Paths>,
-    pub(crate) phys: Phys,
-    pub(crate) unit: Unit,
-    pub(crate) uncore: Agenda<UncoreItem>,
-    /// Key of the last item that the uncore handled.
-    pub(crate) handled: Key,
-    pub(crate) bus: Bus,
-    pub(crate) dma: DmaEngine,
-    pub(crate) rules: Rules,
-    pub(crate) chance: Chance,
-    pub(crate) now: SimTime,
-    /// Time of each core's earliest item.
-    pub(crate) next: Earliest,
-    /// A stop that was asked for, with the time when it takes effect.
-    pub(crate) stop: Option<(SimTime, Stop)>,
-    pub(crate) console: Vec<u8>,
-    pub(crate) named_lines: Vec<NamedLines>,
-    /// (core, SMT index) of each cpu that exists.
-    pub(crate) places: Vec<(usize, usize)>,
-    /// (architectural id, cpu), ascending.
-    pub(crate) arch_ids: Vec<(u32, u32)>,
-    pub(crate) image: Option<Arc<Image>>,
-    pub(crate) seq: u64,
-    /// Records that wait for their time to be complete.
-    pub(crate) records: Vec<Record>,
-    pub(crate) ipi_sent: Vec<u64>,
-    /// Room for what leaves a core; empty between rounds.
-    pub(crate) out: Vec<emu_cpu::node::Out>,
-    /// Rounds of a shuffled run.
-    pub(crate) rounds: u64,
+pub struct Machine(Any);
+
+#[derive(Clone, Debug)]
+enum Any {
+    X86(Box<System<X86>>),
+}
+
+/// Does the same with the system, whichever it is.
+macro_rules! each {
+    ($any:expr, $system:ident => $do:expr) => {
+        match $any {
+            Any::X86($system) => $do,
+        }
+    };
 }
 
 impl Machine {
@@ -135,67 +88,10 @@ impl Machine {
     /// # Errors
     /// When `options` ask for cpus that the topology does not have, or the ISA cannot run yet.
     pub fn new(topology: &topology::Machine, options: Options) -> Result<Machine, BuildError> {
-        if topology.isa != topology::Isa::X86_64 {
-            return Err(BuildError::Isa);
-        }
-        let has = topology.cpus.len() as u32;
-        let cpus = options.cpus.unwrap_or(has);
-        if cpus == 0 || cpus > has {
-            return Err(BuildError::Cpus { asked: cpus, has });
-        }
-        let chance = Chance::new(options.seed);
-        let paths = Arc::new(assemble::paths(topology, options.mutation));
-        let shared = Arc::new(assemble::cpu_config(topology));
-        let mut cores = Vec::new();
-        let mut places = vec![(0, 0); cpus as usize];
-        let mut configs: Vec<Arc<emu_cpu::config::CoreConfig>> = Vec::new();
-        for (c, place) in topology.cores.iter().enumerate() {
-            let config = assemble::core_config(topology, c, &options);
-            let config = share(&mut configs, config);
-            let mut members = Vec::new();
-            for cpu in place.cpus.iter().copied().filter(|cpu| *cpu < cpus as usize) {
-                places[cpu] = (c, members.len());
-                let isa = X86Cpu::new(shared.clone(), assemble::cpu_identity(topology, cpu));
-                members.push((CpuId(cpu as u32), topology.cpus[cpu].apic_id, isa));
-            }
-            let (id, llc) = (CoreId(c as u32), LlcId(place.llc as u32));
-            cores.push(Core::new(id, llc, config, members, Some(CpuId(0)), chance));
-        }
-        let mut arch_ids: Vec<(u32, u32)> =
-            (0..cpus).map(|c| (topology.cpus[c as usize].apic_id, c)).collect();
-        arch_ids.sort_unstable();
-        let ram_end = topology.ram().iter().map(|r| r.base + r.size).max().unwrap_or(0);
-        Ok(Machine {
-            llcs: (0..topology.llcs.len()).map(|l| Llc::new(LlcId(l as u32), &paths)).collect(),
-            homes: (0..topology.nodes.len())
-                .map(|h| Home::new(emu_sim::HomeId(h as u32), &paths))
-                .collect(),
-            next: Earliest::new(cores.len()),
-            cores,
-            paths,
-            phys: Phys::new(ram_end),
-            unit: Unit::default(),
-            uncore: Agenda::default(),
-            handled: Key::FIRST,
-            bus: Bus::new(cpus as usize, options.seed),
-            dma: DmaEngine::default(),
-            rules: Rules::default(),
-            chance,
-            now: SimTime::ZERO,
-            stop: None,
-            console: Vec::new(),
-            named_lines: Vec::new(),
-            places,
-            arch_ids,
-            image: None,
-            seq: 0,
-            records: Vec::new(),
-            ipi_sent: vec![0; cpus as usize],
-            out: Vec::new(),
-            rounds: 0,
-            topology: Arc::new(topology.clone()),
-            options,
-        })
+        Ok(Machine(match topology.isa {
+            topology::Isa::X86_64 => Any::X86(Box::new(System::new(topology, options)?)),
+            topology::Isa::Aarch64 => return Err(BuildError::Isa),
+        }))
     }
 
     /// Loads an image and sets CPU 0 at its entry, with `bootargs` in the device tree.
@@ -203,148 +99,137 @@ impl Machine {
     /// # Errors
     /// When the image does not fit into the machine's RAM or overlaps what the hand-over needs.
     pub fn load(&mut self, image: &Image, bootargs: &str) -> Result<(), BuildError> {
-        let cpus = self.places.len();
-        let blob = fdt::build(&self.topology, cpus, bootargs).map_err(BuildError::Fdt)?;
-        let handover =
-            handover::x86(&self.topology, image.entry, blob).map_err(BuildError::Handover)?;
-        image
-            .check_placement(&self.topology.ram(), &handover.reserved)
-            .map_err(BuildError::Load)?;
-        for (pa, bytes) in &handover.memory {
-            self.phys.write_bytes(*pa, bytes);
-        }
-        for s in &image.segments {
-            self.phys.write_bytes(s.base, &s.bytes);
-        }
-        let cpu = self.cores[self.places[0].0].isa_mut(self.places[0].1);
-        enter(cpu, &handover.entry);
-        self.image = Some(Arc::new(image.clone()));
-        self.refresh_next();
-        Ok(())
+        each!(&mut self.0, s => s.load(image, bootargs))
+    }
+
+    /// Runs until the guest exits, a region mark (if asked for), the time limit, or the end of all
+    /// activity.
+    ///
+    /// Debug builds check the conservation laws at the end of every run; others leave that to the
+    /// caller of [`Machine::check_laws`].
+    pub fn run<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop {
+        each!(&mut self.0, s => s.run(until, observer))
     }
 
     /// The topology.
     #[must_use]
     pub fn topology(&self) -> &topology::Machine {
-        &self.topology
+        each!(&self.0, s => &s.topology)
     }
 
     /// The image that was loaded.
     #[must_use]
     pub fn image(&self) -> Option<&Image> {
-        self.image.as_deref()
+        each!(&self.0, s => s.image.as_deref())
     }
 
     /// Simulated time.
     #[must_use]
     pub fn now(&self) -> SimTime {
-        self.now
+        each!(&self.0, s => s.now)
     }
 
     /// Number of cpus.
     #[must_use]
     pub fn cpus(&self) -> usize {
-        self.places.len()
+        each!(&self.0, s => s.places.len())
     }
 
     /// Console output so far.
     #[must_use]
     pub fn console(&self) -> &[u8] {
-        &self.console
+        each!(&self.0, s => &s.console)
     }
 
     /// Lines that the guest named.
     #[must_use]
     pub fn named_lines(&self) -> &[NamedLines] {
-        &self.named_lines
+        each!(&self.0, s => &s.named_lines)
     }
 
     /// Counters of one cpu.
     #[must_use]
     pub fn counters(&self, cpu: CpuId) -> CpuCounters {
-        let (core, smt) = self.places[cpu.index()];
-        let mut counters = self.cores[core].thread(smt).counters().clone();
-        counters.ipi_sent += self.ipi_sent[cpu.index()];
-        counters
+        each!(&self.0, s => s.counters(cpu))
     }
 
     /// Counters of every LLC, then of every home.
     #[must_use]
-    pub fn line_counters(
-        &self,
-    ) -> (Vec<&emu_mem::llc::LlcCounters>, Vec<&emu_mem::home::HomeCounters>) {
-        (
-            self.llcs.iter().map(Llc::counters).collect(),
-            self.homes.iter().map(Home::counters).collect(),
-        )
+    pub fn line_counters(&self) -> (Vec<&LlcCounters>, Vec<&HomeCounters>) {
+        each!(&self.0, s => s.line_counters())
     }
 
     /// Interrupt messages that were sent and have not arrived.
     #[must_use]
     pub fn ipis_under_way(&self) -> u64 {
-        self.cores.iter().map(Core::interrupts_under_way).sum()
+        each!(&self.0, s => s.ipis_under_way())
     }
 
     /// What a cpu does.
     #[must_use]
     pub fn run_state(&self, cpu: CpuId) -> RunState {
-        let (core, smt) = self.places[cpu.index()];
-        self.cores[core].thread(smt).run_state()
+        each!(&self.0, s => s.run_state(cpu))
     }
 
-    /// The architectural state of a cpu.
+    /// Address of a cpu's next instruction (virtual).
     #[must_use]
-    pub fn cpu(&self, cpu: CpuId) -> &X86Cpu {
-        let (core, smt) = self.places[cpu.index()];
-        self.cores[core].isa(smt)
+    pub fn pc(&self, cpu: CpuId) -> u64 {
+        each!(&self.0, s => s.cpu(cpu).pc())
+    }
+
+    /// General registers of a cpu by name.
+    #[must_use]
+    pub fn registers(&self, cpu: CpuId) -> Vec<(&'static str, u64)> {
+        each!(&self.0, s => s.cpu(cpu).registers())
+    }
+
+    /// The architectural state of a cpu, as text for comparisons.
+    #[must_use]
+    pub fn state_text(&self, cpu: CpuId) -> String {
+        match &self.0 {
+            Any::X86(s) => format!("{:x?}", s.cpu(cpu).state),
+        }
+    }
+
+    /// The architectural state of an x86 cpu.
+    ///
+    /// # Panics
+    /// On a machine of another instruction set.
+    #[must_use]
+    pub fn x86(&self, cpu: CpuId) -> &X86Cpu {
+        match &self.0 {
+            Any::X86(s) => s.cpu(cpu),
+        }
     }
 
     /// Copies guest memory.
     #[must_use]
     pub fn read_guest(&self, pa: u64, len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        self.phys.read_bytes(PhysAddr(pa), &mut bytes);
-        bytes
+        each!(&self.0, s => s.read_guest(pa, len))
     }
 
     /// Reads a 64-bit word of guest memory.
     #[must_use]
     pub fn read_guest_u64(&self, pa: u64) -> u64 {
-        let mut bytes = [0; 8];
-        self.phys.read_bytes(PhysAddr(pa), &mut bytes);
-        u64::from_le_bytes(bytes)
+        each!(&self.0, s => s.read_guest_u64(pa))
     }
 
     /// Overwrites guest memory between two runs: for loaders and debuggers. Caches hold no data,
     /// so every cpu sees it; no monitor triggers.
     pub fn write_guest(&mut self, pa: u64, bytes: &[u8]) {
-        let pa = PhysAddr(pa);
-        self.phys.write_bytes(pa, bytes);
-        self.cores.iter_mut().for_each(|c| c.overwrite_shadow(pa, bytes));
-        self.llcs.iter_mut().for_each(|l| l.overwrite_shadow(pa, bytes));
-        self.homes.iter_mut().for_each(|h| h.overwrite_shadow(pa, bytes));
+        each!(&mut self.0, s => s.write_guest(pa, bytes));
     }
 
     /// Pages of guest memory that take host memory.
     #[must_use]
     pub fn touched_pages(&self) -> usize {
-        self.phys.touched_pages()
+        each!(&self.0, s => s.phys.touched_pages())
     }
 
     /// Gives a fork another seed: chance, the seed register, and the start offset of every cpu
     /// that runs.
     pub fn reseed(&mut self, seed: u64) {
-        self.options.seed = seed;
-        self.chance = Chance::new(seed);
-        self.bus.test.set_seed(seed);
-        for (cpu, (core, smt)) in self.places.iter().enumerate() {
-            let ps = self.chance.below(START_OFFSET.ps(), cpu as u32, DRAW_START_OFFSET, 0);
-            self.cores[*core].delay(*smt, SimTime(ps));
-        }
-        for core in &mut self.cores {
-            core.reseed(self.chance);
-        }
-        self.refresh_next();
+        each!(&mut self.0, s => s.reseed(seed));
     }
 
     /// Sets the rules at points; an empty list watches the points without rules.
@@ -352,101 +237,51 @@ impl Machine {
     /// # Errors
     /// A name that the image does not have.
     pub fn set_rules(&mut self, rules: &[PointRule]) -> Result<(), UnknownPoint> {
-        let names = self.point_names();
-        let mut points = Vec::new();
-        if let Some(image) = &self.image {
-            for p in &image.points {
-                if let Some(i) = names.iter().position(|n| *n == p.name) {
-                    points.push((p.address, i as u32));
-                }
-            }
-        }
-        let (rules, watch) = Rules::new(rules, &points, &names)?;
-        self.rules = rules;
-        for core in &mut self.cores {
-            core.watch(Some(watch.clone()));
-        }
-        Ok(())
+        each!(&mut self.0, s => s.set_rules(rules))
     }
 
     /// Stops watching points.
     pub fn clear_rules(&mut self) {
-        self.rules = Rules::default();
-        for core in &mut self.cores {
-            core.watch(None);
-        }
+        each!(&mut self.0, s => s.clear_rules());
     }
 
     /// Names of the image's points; a point's index in records is its place here.
     #[must_use]
     pub fn point_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        if let Some(image) = &self.image {
-            for p in &image.points {
-                if !names.contains(&p.name) {
-                    names.push(p.name.clone());
-                }
-            }
-        }
-        names
+        each!(&self.0, s => s.point_names())
     }
 
     /// How often a cpu passed a point since the rules were set.
     #[must_use]
     pub fn passes(&self, cpu: CpuId, point: &str) -> u64 {
-        let Some(index) = self.point_names().iter().position(|n| n == point) else { return 0 };
-        let (core, smt) = self.places[cpu.index()];
-        self.cores[core].passes(smt, index as u32)
+        each!(&self.0, s => s.passes(cpu, point))
     }
 
-    /// Sets which records the next run makes.
-    pub(crate) fn want(&mut self, wanted: Wanted) {
-        for core in &mut self.cores {
-            core.want(wanted);
-        }
+    /// Lets a device make an access, whose request leaves at `at`; returns its number.
+    ///
+    /// # Panics
+    /// If that is past, or the access crosses a line.
+    pub fn dma(&mut self, at: SimTime, dma: Dma) -> usize {
+        each!(&mut self.0, s => s.dma(at, dma))
     }
 
-    pub(crate) fn refresh_next(&mut self) {
-        for (c, core) in self.cores.iter().enumerate() {
-            self.next.set(c, core.next_time().ps());
-        }
+    /// Accesses that were made, in order of time.
+    #[must_use]
+    pub fn dma_done(&self) -> &[DmaDone] {
+        each!(&self.0, s => s.dma_done())
     }
-}
 
-/// Cores of one type share one copy of their constants.
-fn share(
-    known: &mut Vec<Arc<emu_cpu::config::CoreConfig>>,
-    config: emu_cpu::config::CoreConfig,
-) -> Arc<emu_cpu::config::CoreConfig> {
-    if let Some(same) = known.iter().find(|k| ***k == config) {
-        return same.clone();
+    /// Checks the conservation laws where the machine stands: between two runs.
+    ///
+    /// # Errors
+    /// The first law that does not hold.
+    pub fn check_laws(&self) -> Result<(), BrokenLaw> {
+        each!(&self.0, s => s.check_laws())
     }
-    known.push(Arc::new(config));
-    known[known.len() - 1].clone()
-}
 
-/// Sets a cpu at the hand-over state.
-fn enter(cpu: &mut X86Cpu, e: &handover::EntryState) {
-    use emu_x86::state::{Segment, TableReg, gpr};
-    let segment = |selector: u16, descriptor: u64| Segment {
-        selector,
-        base: 0,
-        limit: u32::MAX,
-        rights: (descriptor >> 40) as u16 & 0xf0ff,
-    };
-    let s = &mut cpu.state;
-    s.gpr = [0; 16];
-    s.gpr[gpr::RSP] = e.rsp;
-    s.gpr[gpr::RDI] = e.rdi;
-    s.rip = e.rip;
-    s.rflags = e.rflags;
-    s.cr0 = e.cr0;
-    s.cr3 = e.cr3;
-    s.cr4 = e.cr4;
-    s.efer = e.efer;
-    s.gdtr = TableReg { base: e.gdt_base, limit: e.gdt_limit };
-    s.idtr = TableReg { base: 0, limit: 0 };
-    s.seg = [segment(e.ds, e.ds_descriptor); 6];
-    s.seg[emu_x86::state::SegReg::Cs as usize] = segment(e.cs, e.cs_descriptor);
-    cpu.registers_changed();
+    /// Says of every cpu what it waits for and what last reached it, and which lines are busy.
+    #[must_use]
+    pub fn stall_report(&self) -> StallReport {
+        each!(&self.0, s => s.stall_report())
+    }
 }

@@ -6,6 +6,7 @@
 //! `next uncore item + b`, `next item of any other core + W` and `its own first message + W`.
 //! The bounds are tight; none of them changes a result (D7).
 
+use emu_cpu::isa::Isa;
 use emu_cpu::node::{Core, CoreItem, Out};
 use emu_cpu::port::{DeviceAccess, Target};
 use emu_cpu::thread::RunState;
@@ -15,10 +16,11 @@ use emu_observe::{Event, IpiId, Observer, Record};
 use emu_sim::mutant::Mutant;
 use emu_sim::{Chance, CpuId, Key, NodeRef, Phase, SimTime};
 
-use crate::api::{Stop, Until};
+use crate::api::{NamedLines, Stop, Until};
 use crate::bus::{Answer, Request, abi_state};
 use crate::earliest::Two;
-use crate::machine::{Machine, NamedLines};
+use crate::platform::Platform;
+use crate::system::System;
 
 /// What waits in the uncore's one queue.
 #[derive(Clone, Debug)]
@@ -47,13 +49,13 @@ fn rank(stop: &Stop) -> u64 {
 /// Records kept before they are handed on, at least.
 const RECORD_BATCH: usize = 4096;
 
-impl Machine {
+impl<P: Platform> System<P> {
     /// Runs until the guest exits, a region mark (if asked for), the time limit, or the end of all
     /// activity.
     ///
     /// Debug builds check the conservation laws at the end of every run; others leave that to the
     /// caller of [`Machine::check_laws`].
-    pub fn run<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop {
+    pub(crate) fn run<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop {
         let stop = self.run_to_stop(until, observer);
         if cfg!(debug_assertions)
             && let Err(broken) = self.check_laws()
@@ -164,7 +166,7 @@ impl Machine {
                 self.push_uncore(key, UncoreItem::Point { cpu, index, held_by });
             }
             Out::Shutdown { cpu, at } => {
-                let pc = self.cpu(cpu).state.rip;
+                let pc = self.cpu(cpu).pc();
                 let what = "an exception could not be delivered (triple fault)".to_owned();
                 self.ask_stop(at, Stop::GuestFault { cpu, pc, what });
             }
@@ -368,24 +370,20 @@ impl Machine {
             Request::Lines { address, len, class } => {
                 return self.named_lines.push(NamedLines { address, len, class });
             }
-            Request::Interrupts(messages) => return self.send_messages(&messages, now),
+            Request::Signal { to, signal } => return self.send_from_device(to, signal, now),
             Request::Unknown { addr, write } => Event::UnknownRegister { addr, write },
         };
         self.records.push(Record { time: now, cpu, event });
     }
 
-    /// Interrupts of devices travel as far as the farthest IPI of the sender's package.
-    fn send_messages(&mut self, messages: &[crate::dev::ioapic::Message], now: SimTime) {
-        for m in messages {
-            let target = u32::from(m.destination);
-            let Ok(at) = self.arch_ids.binary_search_by_key(&target, |e| e.0) else { continue };
-            let (core, smt) = self.places[self.arch_ids[at].1 as usize];
-            let signal = Signal::Interrupt { vector: m.vector, level: m.is_level, logical: None };
-            let time = now.ps() + self.topology.ipi_wire.package;
-            let key = self.machine_key(time, Phase::Signal);
-            let id = IpiId { from: CpuId(u32::MAX), n: self.seq };
-            self.deliver(core, key, CoreItem::Signal { smt, signal, id });
-        }
+    /// Signals of devices travel as far as the farthest IPI of the sender's package.
+    fn send_from_device(&mut self, to: u32, signal: Signal, now: SimTime) {
+        let Ok(at) = self.arch_ids.binary_search_by_key(&to, |e| e.0) else { return };
+        let (core, smt) = self.places[self.arch_ids[at].1 as usize];
+        let time = now.ps() + self.topology.ipi_wire.package;
+        let key = self.machine_key(time, Phase::Signal);
+        let id = IpiId { from: CpuId(u32::MAX), n: self.seq };
+        self.deliver(core, key, CoreItem::Signal { smt, signal, id });
     }
 
     /// Ends a run at `end`: every node stands at the same cut.
@@ -421,13 +419,15 @@ impl Machine {
 mod tests {
     use super::*;
     use crate::Options;
+    use crate::x86::X86;
 
     #[test]
     fn of_stops_at_one_instant_the_same_is_reported_whoever_asks_first() {
         let topology = topology::Machine::load("duo", &[]).expect("a shipped machine");
         let fault = |cpu| Stop::GuestFault { cpu: CpuId(cpu), pc: 0, what: String::new() };
         let report = |order: [(u64, Stop); 3]| {
-            let mut machine = Machine::new(&topology, Options::default()).expect("it can be built");
+            let mut machine =
+                System::<X86>::new(&topology, Options::default()).expect("it can be built");
             for (at, stop) in order {
                 machine.ask_stop(SimTime(at), stop);
             }

@@ -1,19 +1,18 @@
 //! Who waits for what, since when: the machine's side of the stall report.
 
-use emu_cpu::isa::Received;
+use emu_cpu::isa::{Isa, Received};
 use emu_cpu::thread::{LastEvent, Pending, RunState};
 use emu_cpu::wait::{MonitorState, Signal, WaitReason, WakeCause};
 use emu_mem::directory::{self, Occupant};
 use emu_observe::{BusyLine, StallReport, StalledCpu, Waiting};
 use emu_sim::{CoreId, CpuId, Freq, LineAddr, NodeRef};
-use emu_x86::defs::rflags;
 
-use crate::machine::Machine;
+use crate::platform::Platform;
+use crate::system::System;
 
-impl Machine {
+impl<P: Platform> System<P> {
     /// Says of every cpu what it waits for and what last reached it, and which lines are busy.
-    #[must_use]
-    pub fn stall_report(&self) -> StallReport {
+    pub(crate) fn stall_report(&self) -> StallReport {
         let mut busy: Vec<directory::BusyLine> =
             self.llcs.iter().flat_map(|llc| llc.busy_lines(&self.paths)).collect();
         let names = self.point_names();
@@ -53,16 +52,17 @@ impl Machine {
                 }
             },
         };
-        let pc = isa.linear_pc();
-        let symbols = self.image().map(|image| &image.symbols);
+        let pc = isa.pc();
+        let (interrupts_enabled, pending) = P::interrupts(isa);
+        let symbols = self.image.as_deref().map(|image| &image.symbols);
         StalledCpu {
             cpu,
             waiting,
             since: clock.edge(since),
             pc,
             symbol: symbols.filter(|all| all.at(pc).is_some()).map(|all| all.describe(pc)),
-            interrupts_enabled: isa.state.rflags & rflags::IF != 0,
-            pending: isa.apic.irr().iter().collect(),
+            interrupts_enabled,
+            pending,
             last_wake: thread.last_wake_event().map(|(at, what)| (clock.edge(at), words(what))),
         }
     }

@@ -125,7 +125,7 @@ fn end(booted: &Machine, input: &Input<'_>) -> End {
     End {
         stop,
         now: machine.now(),
-        registers: cpus.map(|cpu| emu_cpu::isa::Isa::registers(machine.cpu(cpu))).to_vec(),
+        registers: cpus.map(|cpu| machine.registers(cpu)).to_vec(),
         counters: cpus.map(counters).to_vec(),
         log,
         memory: machine.read_guest(COMPARED.0, COMPARED.1),

@@ -155,7 +155,7 @@ pub fn run(case: &Case, host: &Host) -> Result<Report, String> {
         let fault = machine.read_guest_u64(UNEXPECTED);
         let states = plan.seats.iter().map(|(cpu, _)| {
             let cpu = CpuId(*cpu as u32);
-            format!("\n{cpu} at {:#x}: {:?}", machine.cpu(cpu).state.rip, machine.run_state(cpu))
+            format!("\n{cpu} at {:#x}: {:?}", machine.pc(cpu), machine.run_state(cpu))
         });
         let states: String = states.collect();
         let now = machine.now();
@@ -234,7 +234,7 @@ fn report(machine: &Machine, plan: &Plan, replay: &replay::Replay, mut hash: Sha
         report.merged += counters.ipi_merged;
         report.store_wakes += counters.idle_wake_write;
         report.elided += std::mem::take(&mut counters.elided);
-        hash.update(format!("{cpu} {counters:?} {:x?}\n", machine.cpu(cpu).state));
+        hash.update(format!("{cpu} {counters:?} {}\n", machine.state_text(cpu)));
         let (log, bytes) = plan.log(seat);
         hash.update(machine.read_guest(log, bytes));
     }

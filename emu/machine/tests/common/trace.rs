@@ -74,7 +74,7 @@ pub(crate) fn run_beside(
         elided += machine.counters(cpu).elided;
         let mut counters = machine.counters(cpu);
         counters.elided = 0;
-        lines.0.push(format!("{cpu} {counters:?} {:x?}", machine.cpu(cpu).state));
+        lines.0.push(format!("{cpu} {counters:?} {}", machine.state_text(cpu)));
     }
     assert!(!is_eliding || elided > 0, "no spin was skipped");
     lines.0.extend(machine.dma_done().iter().map(|d| format!("{d:?}")));

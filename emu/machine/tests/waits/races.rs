@@ -37,7 +37,7 @@ fn outcome(run: &Run, rig: &Rig) -> String {
                 words.push(format!("{name}@{}", rig.place(*rip)));
             }
         }
-        if run.machine.cpu(cpu).state.gpr[8] != 0 {
+        if run.machine.x86(cpu).state.gpr[8] != 0 {
             words.push("saw".to_owned());
         }
         if run.machine.counters(cpu).ipi_pending > 0 {

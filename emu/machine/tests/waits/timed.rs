@@ -82,7 +82,7 @@ fn a_deadline_ends_the_wait_at_its_edge() {
                 assert_eq!(exits.len(), 1, "{case}");
                 assert_eq!(exits[0].cause, WakeCause::Timeout, "{case}");
                 // Not before the deadline, and at the first edge of the core behind it.
-                let end = run.machine.cpu(SLEEPER).state.gpr[6];
+                let end = run.machine.x86(SLEEPER).state.gpr[6];
                 let edge = tsc.edge(end);
                 let late = exits[0].at - edge;
                 assert!(late < rig.cycles(1), "{case}: {late:?} behind the edge");

@@ -223,7 +223,7 @@ impl Run {
     pub(crate) fn describe(&self) -> String {
         let cpus = (0..self.machine.cpus() as u32).map(CpuId);
         let line = |cpu: CpuId| {
-            let (state, pc) = (self.machine.run_state(cpu), self.machine.cpu(cpu).state.rip);
+            let (state, pc) = (self.machine.run_state(cpu), self.machine.pc(cpu));
             format!("\n{cpu} at {pc:#x}: {state:?}")
         };
         cpus.map(line).collect()
