@@ -20,13 +20,13 @@ use crate::decode::decode;
 use crate::defs::{Ec, Features, SysReg, spsr};
 use crate::except::Kind;
 use crate::exec::execute;
-use crate::gic::{GicConfig, LocalGic, Pending};
+use crate::gic::{GicConfig, LocalGic, Pending, SPI_FIRST, SgiTarget};
 use crate::mmu::Reservation;
 use crate::psci::power_off_request;
 use crate::state::{Pstate, State};
 use crate::sysreg::SysRegs;
 use crate::timer::{Comparator, GenericTimer};
-use crate::tlb::{Tlb, TlbSizes};
+use crate::tlb::{Invalidate, Tlb, TlbSizes};
 
 /// Which interrupt controller a machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,10 +129,10 @@ pub struct ArmCpu {
     /// The wait, if the cpu waits, is one of WFE: an event ends it.
     pub(crate) waits_for_event: bool,
     pub(crate) reservation: Option<Reservation>,
+    /// Invalidations by other cpus that came while an instruction had begun.
+    invalidations: Vec<Invalidate>,
     /// Address and X0 after the power-down state that the cpu is in.
     pub(crate) resume: Option<(u64, u64)>,
-    /// The machine is off or resets.
-    pub(crate) is_stopped: bool,
     /// The cpu is off until CPU_ON.
     is_off: bool,
     /// Whether there may be something to do besides the next instruction.
@@ -161,8 +161,8 @@ impl ArmCpu {
             event_seen: SimTime::ZERO,
             waits_for_event: false,
             reservation: None,
+            invalidations: Vec::new(),
             resume: None,
-            is_stopped: false,
             is_off: !identity.is_boot,
             attention: false,
             begun: Begun::Nothing,
@@ -225,7 +225,6 @@ impl ArmCpu {
     /// Makes the next step look for pending events.
     pub(crate) fn refresh_attention(&mut self) {
         self.attention = self.is_off
-            || self.is_stopped
             || self.resume.is_some()
             || self.state.pstate.il
             || matches!(self.begun, Begun::Exception(_))
@@ -263,9 +262,6 @@ impl ArmCpu {
     /// before the next instruction; an exception that is under way comes first.
     #[inline(never)]
     fn attend<P: Port>(&mut self, port: &mut P) -> Option<Flow> {
-        if self.is_stopped {
-            return Some(Flow::Shutdown);
-        }
         if self.is_off {
             return Some(Flow::Sleep(power_off_request()));
         }
@@ -293,6 +289,27 @@ impl ArmCpu {
             return Some(Flow::Next);
         }
         None
+    }
+
+    /// Another cpu's TLBI. The TLB does not change while an instruction runs, which must find the
+    /// same pages when it runs again.
+    fn invalidate(&mut self, what: Invalidate) {
+        if self.begun != Begun::Body {
+            self.tlb.invalidate(what);
+        } else if self.invalidations.len() < INVALIDATIONS_MAX {
+            self.invalidations.push(what);
+        } else {
+            // Too much may be dropped, and too little not.
+            self.invalidations.clear();
+            self.invalidations.extend([true, false].map(Invalidate::Regime));
+        }
+    }
+
+    #[inline]
+    fn carry_out_invalidations(&mut self) {
+        for what in self.invalidations.drain(..) {
+            self.tlb.invalidate(what);
+        }
     }
 
     fn note_exception(&mut self, exception: Exception) {
@@ -334,6 +351,9 @@ impl ArmCpu {
     }
 }
 
+/// Invalidations that are kept one by one while an instruction has begun.
+const INVALIDATIONS_MAX: usize = 16;
+
 fn start_entry<P: Port>(port: &mut P) {
     port.dispatch(&OpTiming { class: Class::IrqEntry, ..OpTiming::default() });
     port.serialise();
@@ -343,7 +363,12 @@ impl Isa for ArmCpu {
     type Unit = ();
 
     fn step<P: Port>(&mut self, _unit: &mut (), port: &mut P) -> Result<Flow, Wait> {
-        self.waits_for_event = false;
+        if self.waits_for_event {
+            // "It is IMPLEMENTATION DEFINED whether restarting execution [...] causes the Event
+            // Register to be cleared": here it does.
+            self.waits_for_event = false;
+            self.event_register = false;
+        }
         if self.attention
             && self.begun != Begun::Body
             && let Some(flow) = self.attend(port)
@@ -361,11 +386,13 @@ impl Isa for ArmCpu {
             Err(Trap::Fault(exception)) => {
                 self.tlb.commit();
                 self.note_exception(exception);
+                self.carry_out_invalidations();
                 return Ok(Flow::Next);
             }
         };
         self.begun = Begun::Nothing;
         self.tlb.commit();
+        self.carry_out_invalidations();
         Ok(match next {
             Next::Seq => {
                 self.state.pc = self.state.pc.wrapping_add(4);
@@ -382,16 +409,38 @@ impl Isa for ArmCpu {
         })
     }
 
-    /// Interrupts carry their INTID as vector: SGIs and PPIs here, shared ones from the
-    /// distributor. Their priority is 0xa0 until the signal carries it.
+    /// Interrupts carry the INTID of an SGI or PPI as vector, and for several cpus the value of
+    /// ICC_SGI1R_EL1 as logical destination.
     fn receive(&mut self, signal: Signal, _now: SimTime) -> Received {
-        let Signal::Interrupt { vector, .. } = signal else { return Received::Ignored };
-        let is_new = if u32::from(vector) < crate::gic::SPI_FIRST {
-            self.gic.redistributor.set_pending(vector)
-        } else {
-            let intid = u32::from(vector);
-            self.gic.forward(Pending { intid, group: 1, priority: 0xa0 });
-            true
+        let is_new = match signal {
+            Signal::Interrupt { vector, logical, .. } => {
+                let affinity = self.identity.affinity();
+                let is_meant = |value| SgiTarget::from_register(value).0.contains(affinity);
+                if u32::from(vector) >= SPI_FIRST || !logical.is_none_or(is_meant) {
+                    return Received::Ignored;
+                }
+                self.gic.redistributor.set_pending(vector)
+            }
+            Signal::Event => !std::mem::replace(&mut self.event_register, true),
+            Signal::Forward { intid, priority, group } => {
+                self.gic.forward(Pending { intid: u32::from(intid), group, priority });
+                true
+            }
+            Signal::Retract { intid } => {
+                self.gic.retract(u32::from(intid));
+                true
+            }
+            Signal::PowerOn { entry, context } if self.is_off => {
+                self.power_on(entry, context);
+                true
+            }
+            Signal::Invalidate { what } => {
+                self.invalidate(Invalidate::from_words(what));
+                true
+            }
+            Signal::PowerOn { .. } | Signal::Nmi | Signal::Init | Signal::Startup(_) => {
+                return Received::Ignored;
+            }
         };
         self.refresh_attention();
         if is_new { Received::Accepted } else { Received::Merged }
@@ -408,7 +457,7 @@ impl Isa for ArmCpu {
             return (!self.is_off).then_some(WakeCause::Reset);
         }
         if self.waits_for_event && self.event_register {
-            return Some(WakeCause::Spurious);
+            return Some(WakeCause::Event);
         }
         let is_ready = if request.wake_on_masked {
             self.gic.pending().is_some()
@@ -419,11 +468,7 @@ impl Isa for ArmCpu {
     }
 
     fn interrupt_ready(&self) -> bool {
-        self.attention
-            && !self.is_off
-            && !self.is_stopped
-            && self.begun == Begun::Nothing
-            && self.interrupt().is_some()
+        self.attention && !self.is_off && self.begun == Begun::Nothing && self.interrupt().is_some()
     }
 
     fn pc(&self) -> u64 {
@@ -468,8 +513,8 @@ impl Isa for ArmCpu {
 }
 
 impl ArmCpu {
-    fn latches(&self) -> (bool, SimTime, Option<(u64, u64)>, [bool; 3]) {
-        let flags = [self.waits_for_event, self.is_stopped, self.is_off];
+    fn latches(&self) -> (bool, SimTime, Option<(u64, u64)>, [bool; 2]) {
+        let flags = [self.waits_for_event, self.is_off];
         (self.event_register, self.event_seen, self.resume, flags)
     }
 

@@ -3,7 +3,7 @@
 //! Caches are coherent with fetches and devices, so cleaning changes nothing that a guest can see
 //! and only faults; CIVAC and IVAC end the copies of the line (`engine.md` section 5). A TLBI takes
 //! effect on this cpu at once; those of the inner and outer shareable domains are told to the other
-//! cpus by [`Ctx::broadcast`], and DSB waits for their answers in [`Ctx::await_broadcasts`].
+//! cpus, and DSB waits for their answers.
 //!
 //! Not modelled: maintenance by set and way (no operation), DC IVAC discarding data, stage 2 forms
 //! (they drop the whole regime of EL1), AT of EL1 at EL2 (it translates by the regime of EL2).
@@ -11,7 +11,8 @@
 //! Source: \[ArmARM\] "Cache maintenance system instructions", "TLB maintenance instructions",
 //! "Address translation instructions". Status: spec.
 
-use emu_cpu::port::Port;
+use emu_cpu::port::{Port, Target};
+use emu_cpu::wait::Signal;
 
 use crate::ctx::{Ctx, Exception, Exec};
 use crate::defs::{Features, SysReg, sctlr};
@@ -176,18 +177,9 @@ impl<P: Port> Ctx<'_, P> {
         })
     }
 
-    /// Tells the other cpus of the domain to drop translations.
-    ///
-    /// The engine has no such message yet: with more than one cpu that shares tables, only this
-    /// cpu forgets. The signal goes out here.
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "awaits the engine's signal")]
-    fn broadcast(&mut self, _what: Invalidate) -> Exec<()> {
-        Ok(())
-    }
-
-    /// Waits for the answers to broadcasts, for DSB.
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "awaits the engine's signal")]
-    pub(crate) fn await_broadcasts(&mut self) -> Exec<()> {
-        Ok(())
+    /// Tells the other cpus to drop translations; DSB waits until they have.
+    fn broadcast(&mut self, what: Invalidate) -> Exec<()> {
+        let signal = Signal::Invalidate { what: what.to_words() };
+        Ok(self.port.signal(Target::AllButSelf, signal, false)?)
     }
 }

@@ -480,7 +480,7 @@ impl<P: Port> Ctx<'_, P> {
             Barrier::Dmb(BarrierTypes::All) => self.port.fence(Fence::Full)?,
             Barrier::Dsb(_) => {
                 self.port.fence(Fence::Full)?;
-                self.await_broadcasts()?;
+                self.port.fence(Fence::Answers)?;
             }
             Barrier::Isb | Barrier::Sb => {
                 self.port.fence(Fence::Load)?;

@@ -1,14 +1,13 @@
 //! Firmware calls: PSCI and the discovery calls of SMCCC, decoded into what they ask for.
 //!
-//! Decoding is pure; `ArmCpu` carries out what concerns itself. What concerns other cpus (CPU_ON,
-//! AFFINITY_INFO) and the machine (SYSTEM_OFF, SYSTEM_RESET) goes through one function each, which
-//! await messages of the engine.
+//! Decoding is pure; `ArmCpu` carries out what concerns itself. What concerns other cpus and the
+//! machine goes through the `mailbox`, where a device of the machine knows the state of all cpus.
 //!
 //! Not modelled: OS-initiated mode, statistics, MEM_PROTECT, SYSTEM_SUSPEND, CPU_FREEZE.
 //!
 //! Source: \[PSCI\] "Function prototypes", \[SMCCC\] "Arm Architecture Calls". Status: spec.
 
-use emu_cpu::port::{Fence, Port};
+use emu_cpu::port::{DeviceAccess, Fence, Port, Space};
 use emu_cpu::wait::{WaitReason, WaitRequest};
 
 use crate::ctx::{Ctx, Exec, Next};
@@ -35,6 +34,30 @@ const WIDE: u32 = 1 << 30;
 const VERSION_1_1: i64 = 0x1_0001;
 /// MIGRATE_INFO_TYPE: no trusted OS that must migrate.
 const NO_MIGRATION: i64 = 2;
+
+/// The firmware's mailbox at the machine: functions, as `Space::Firmware` addresses them.
+pub mod mailbox {
+    use super::{DeviceAccess, Space};
+
+    /// Write: entry (affinity 0) and context (8) of the asking cpu's next CPU_ON.
+    pub const ARGUMENT: u64 = 0;
+    /// Read: CPU_ON of this affinity; the answer is the result.
+    pub const CPU_ON: u64 = 1;
+    /// Read: AFFINITY_INFO of this affinity; the answer is the result.
+    pub const AFFINITY_INFO: u64 = 2;
+    /// Write, posted: the asking cpu goes off.
+    pub const CPU_OFF: u64 = 3;
+    /// Write, posted: SYSTEM_OFF.
+    pub const SYSTEM_OFF: u64 = 4;
+    /// Write, posted: SYSTEM_RESET.
+    pub const SYSTEM_RESET: u64 = 5;
+
+    /// The access that asks for a function.
+    #[must_use]
+    pub const fn access(function: u64, affinity: u64, write: Option<u64>) -> DeviceAccess {
+        DeviceAccess { space: Space::Firmware, addr: function << 40 | affinity, size: 8, write }
+    }
+}
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,19 +167,27 @@ impl<P: Port> Ctx<'_, P> {
         self.port.fence(Fence::Full)?;
         let answer = match effect {
             Effect::Answer(answer) => answer,
-            Effect::CpuOn { .. } | Effect::AffinityInfo(_) => self.ask_machine(effect)?,
+            Effect::CpuOn { target, entry, context } => {
+                self.mailbox(mailbox::ARGUMENT, 0, Some(entry))?;
+                self.mailbox(mailbox::ARGUMENT, 8, Some(context))?;
+                self.mailbox(mailbox::CPU_ON, affinity(target), None)? as i64
+            }
+            Effect::AffinityInfo(target) => {
+                self.mailbox(mailbox::AFFINITY_INFO, affinity(target), None)? as i64
+            }
             Effect::Standby { state } => return Ok(self.suspend(state, None)),
             Effect::PowerDown { state, entry, context } => {
                 return Ok(self.suspend(state, Some((entry, context))));
             }
-            Effect::CpuOff => {
+            Effect::CpuOff | Effect::SystemOff | Effect::SystemReset => {
+                let function = match effect {
+                    Effect::SystemOff => mailbox::SYSTEM_OFF,
+                    Effect::SystemReset => mailbox::SYSTEM_RESET,
+                    _ => mailbox::CPU_OFF,
+                };
+                self.port.tell(mailbox::access(function, 0, Some(0)))?;
                 self.cpu.power_off();
                 return Ok(Next::Sleep(power_off_request()));
-            }
-            Effect::SystemOff | Effect::SystemReset => {
-                self.cpu.is_stopped = true;
-                self.cpu.refresh_attention();
-                return Ok(Next::Seq);
             }
         };
         self.cpu.state.x[0] = answer as u64;
@@ -172,13 +203,15 @@ impl<P: Port> Ctx<'_, P> {
         Next::Sleep(WaitRequest { reason, state, wake_on_masked: true, deadline: None })
     }
 
-    /// Sends CPU_ON and AFFINITY_INFO to where the state of all cpus is known.
-    ///
-    /// The engine has no such message yet, so no cpu can be started.
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "awaits the engine's signal")]
-    fn ask_machine(&mut self, _effect: Effect) -> Exec<i64> {
-        Ok(result::NOT_SUPPORTED)
+    /// Asks where the state of all cpus is known.
+    fn mailbox(&mut self, function: u64, affinity: u64, write: Option<u64>) -> Exec<u64> {
+        Ok(self.port.device(mailbox::access(function, affinity, write))?)
     }
+}
+
+/// Affinity fields of MPIDR_EL1 packed into 32 bits.
+fn affinity(target: u64) -> u64 {
+    target >> 32 << 24 | target & 0xff_ffff
 }
 
 /// The wait of a cpu that is off.

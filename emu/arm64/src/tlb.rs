@@ -523,7 +523,47 @@ pub enum Invalidate {
     },
 }
 
+/// Where the parts of an invalidation lie in the second word of its message; the first is `va`.
+mod word {
+    pub(super) const ASID_AT: u32 = 44;
+    pub(super) const HAS_ASID: u64 = 1 << 60;
+    pub(super) const EL2: u64 = 1 << 61;
+    pub(super) const ASID: u64 = 1 << 62;
+    pub(super) const RANGE: u64 = 1 << 63;
+}
+
 impl Invalidate {
+    /// As the message to other cpus carries it.
+    #[must_use]
+    pub fn to_words(self) -> [u64; 2] {
+        let flag = |is: bool, bit: u64| if is { bit } else { 0 };
+        let at = |asid: u16| u64::from(asid) << word::ASID_AT;
+        match self {
+            Invalidate::Regime(is_el2) => [0, flag(is_el2, word::EL2)],
+            Invalidate::Asid(asid) => [0, word::ASID | at(asid)],
+            Invalidate::Range { va, len, asid, is_el2 } => {
+                let asid = asid.map_or(0, |asid| word::HAS_ASID | at(asid));
+                [va, word::RANGE | flag(is_el2, word::EL2) | asid | len]
+            }
+        }
+    }
+
+    /// The inverse of [`Invalidate::to_words`].
+    #[must_use]
+    pub fn from_words([va, word]: [u64; 2]) -> Invalidate {
+        let is_el2 = word & word::EL2 != 0;
+        let asid = (word >> word::ASID_AT) as u16;
+        if word & word::RANGE != 0 {
+            let len = word & ((1 << word::ASID_AT) - 1);
+            let asid = (word & word::HAS_ASID != 0).then_some(asid);
+            Invalidate::Range { va, len, asid, is_el2 }
+        } else if word & word::ASID != 0 {
+            Invalidate::Asid(asid)
+        } else {
+            Invalidate::Regime(is_el2)
+        }
+    }
+
     fn covers(self, entry: Entry) -> bool {
         let is_el2 = entry.tag & EL2 != 0;
         let is_global = entry.page & Translation::GLOBAL != 0;
@@ -602,6 +642,7 @@ mod tests {
             (ranged(0x2000, 0x40_0000, None), [false, false, false, true]),
         ];
         for (what, left) in table {
+            let what = Invalidate::from_words(what.to_words());
             let mut tlb = Tlb::new(TlbSizes::default());
             fill(&mut tlb, 0x40_0000, FIRST, page(0x20_0000, PageSize::Medium, false));
             fill(&mut tlb, 0x3000, FIRST, page(0x7000, PageSize::Small, false));

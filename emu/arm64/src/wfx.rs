@@ -9,8 +9,8 @@
 //! "Traps to EL1 of EL0 execution of WFE, WFI". Status: spec.
 
 use emu_cpu::isa::Isa;
-use emu_cpu::port::Port;
-use emu_cpu::wait::{MonitorState, WaitReason, WaitRequest};
+use emu_cpu::port::{Port, Target};
+use emu_cpu::wait::{MonitorState, Signal, WaitReason, WaitRequest};
 use emu_sim::SimTime;
 
 use crate::ctx::{Ctx, Exception, Exec, Hint, Next};
@@ -35,7 +35,7 @@ impl<P: Port> Ctx<'_, P> {
         match hint {
             Hint::Nop | Hint::Yield => Ok(Next::Seq),
             Hint::Sev => {
-                self.send_event()?;
+                self.port.signal(Target::AllButSelf, Signal::Event, false)?;
                 self.cpu.event_register = true;
                 Ok(Next::Seq)
             }
@@ -118,13 +118,5 @@ impl<P: Port> Ctx<'_, P> {
         let register = register.map_or(0, |rd| u32::from(rd) << 5 | 1 << 2);
         let iss = 1 << 24 | 0xe << 20 | register | kind as u32;
         Err(Exception { class: Ec::Wfx, iss, far: None, level, is_after: false }.into())
-    }
-
-    /// Tells the other cpus of an event.
-    ///
-    /// The engine has no such signal yet: SEV wakes only the cpu itself. It goes out here.
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "awaits the engine's signal")]
-    fn send_event(&mut self) -> Exec<()> {
-        Ok(())
     }
 }

@@ -150,6 +150,9 @@ impl Hw {
             th.now = th.now.max(t);
             th.pending = Pending::At(th.now);
         }
+        if !th.answers_owed.is_empty() {
+            self.answer_invalidations(j, t);
+        }
     }
 }
 
@@ -500,10 +503,25 @@ impl Port for CorePort<'_> {
             self.hw.threads[self.j].now = t;
         }
         let th = &mut self.hw.threads[self.j];
+        if fence == Fence::Answers && !is_replay && th.answers_due != 0 {
+            return self.wait(Pending::Answers);
+        }
         th.current.i = th.current.i.max(th.score.last_retire());
         th.current.serialises = true;
         if !is_replay {
             th.log.push(0, 0, false);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, access: DeviceAccess) -> Result<(), Wait> {
+        if self.replay().is_none() {
+            let t = self.perform_at(0)?;
+            let (cpu, key) = (self.hw.threads[self.j].cpu, self.hw.device_key(t, Phase::Request));
+            self.hw.out.push(Out::Device { cpu, access, is_posted: true, key });
+            self.hw.sends(t);
+            self.hw.threads[self.j].spin.is_clean = false;
+            self.performed(t, 0, t);
         }
         Ok(())
     }
@@ -539,7 +557,7 @@ impl Port for CorePort<'_> {
         let hw = &mut *self.hw;
         hw.threads[self.j].now = t;
         let key = hw.device_key(t, Phase::Request);
-        hw.out.push(Out::Device { cpu: hw.threads[self.j].cpu, access, key });
+        hw.out.push(Out::Device { cpu: hw.threads[self.j].cpu, access, is_posted: false, key });
         hw.sends(t);
         self.wait(Pending::Device)
     }
@@ -579,6 +597,9 @@ impl Port for CorePort<'_> {
         let left = t + send;
         let id = self.hw.threads[self.j].next_message();
         let me = self.j;
+        if matches!(signal, Signal::Invalidate { .. }) {
+            self.hw.threads[me].answers_due += u64::from(self.hw.config.cpus) - 1;
+        }
         for i in 0..self.hw.threads.len() {
             let is_meant = match target {
                 Target::ArchId(id) => self.hw.arch_ids[i] == id,

@@ -52,6 +52,8 @@ pub struct CoreConfig {
     pub own_store_triggers: bool,
     /// Requests a core may have under way.
     pub fill_buffers: usize,
+    /// Cpus of the machine.
+    pub cpus: u32,
     /// Idle states, by index.
     pub idle: Vec<IdleCost>,
     /// Shortest time from a message of a core to one that it causes at a core, ps (`W`).

@@ -6,10 +6,10 @@ use emu_mem::phys::Phys;
 use emu_mem::shadow::Data;
 use emu_observe::{Event, IpiId};
 use emu_sim::mutant::Mutant;
-use emu_sim::{Key, LineAddr, NodeRef, Phase, SimTime};
+use emu_sim::{CpuId, Key, LineAddr, NodeRef, Phase, SimTime};
 
 use crate::isa::{Isa, Received};
-use crate::node::{Core, CoreItem, Hold, Hw};
+use crate::node::{Core, CoreItem, Hold, Hw, Out};
 use crate::thread::{LastEvent, Pending, PendingIpi};
 use crate::wait::{MonitorState, Signal, WakeCause};
 
@@ -35,6 +35,14 @@ impl<I: Isa> Core<I> {
                 let th = &mut self.hw.threads[smt];
                 th.device_value = Some(value);
                 self.resume_inside(smt, t, unit, phys);
+            }
+            CoreItem::Answered { smt } => {
+                let th = &mut self.hw.threads[smt];
+                th.answers_due -= 1;
+                if th.answers_due == 0 && th.pending == Pending::Answers {
+                    th.now = th.now.max(t);
+                    th.pending = Pending::At(th.now);
+                }
             }
             CoreItem::Query { smt, asker } => self.hw.report_run_state(smt, asker, t),
             CoreItem::Release { smt } => {
@@ -109,6 +117,10 @@ impl<I: Isa> Core<I> {
     fn signalled(&mut self, j: usize, signal: Signal, id: IpiId, t: u64) {
         let now = self.hw.config.freq.edge(t);
         let received = self.isas[j].receive(signal, now);
+        if matches!(signal, Signal::Invalidate { .. }) {
+            self.hw.owe_answer(j, id.from, t);
+            return;
+        }
         let event = LastEvent::Signal { signal, from: id.from, received };
         self.hw.threads[j].last_wake_event = Some((t, event));
         let vector = match signal {
@@ -221,11 +233,47 @@ impl Hw {
         (is_asked || is_unused).then_some(t + 1)
     }
 
-    fn report_run_state(&mut self, j: usize, asker: emu_sim::CpuId, t: u64) {
+    fn report_run_state(&mut self, j: usize, asker: CpuId, t: u64) {
         let key = self.device_key(t, Phase::Answer);
         let run = self.threads[j].run;
-        self.out.push(crate::node::Out::RunState { asker, run, key });
+        self.out.push(Out::RunState { asker, run, key });
         self.sends(t);
+    }
+
+    /// Cpu `j` has been told of an invalidation by `to`. What it began before may still use what is
+    /// invalid: the answer waits for the end of its instruction and its older stores. An
+    /// instruction that itself waits for answers uses nothing, or two of them would wait for each
+    /// other.
+    fn owe_answer(&mut self, j: usize, to: CpuId, t: u64) {
+        let th = &mut self.threads[j];
+        th.answers_owed.push((to, th.stores.count()));
+        self.answer_invalidations(j, t);
+    }
+
+    /// Answers those invalidations that cpu `j` has carried out by `t`.
+    pub(crate) fn answer_invalidations(&mut self, j: usize, t: u64) {
+        let th = &mut self.threads[j];
+        if th.begun && th.pending != Pending::Answers {
+            return;
+        }
+        let (owed, oldest) = (&mut th.answers_owed, th.stores.head().map_or(u64::MAX, |s| s.n));
+        let ready: Vec<_> = owed.extract_if(.., |(_, n)| *n <= oldest).collect();
+        for (to, _) in ready {
+            let id = self.threads[j].next_message();
+            let sibling = self.threads.iter().position(|th| th.cpu == to);
+            if let Some(smt) = sibling {
+                let time = t + self.config.ipi_self.max(1);
+                let source = NodeRef::Core(self.id).rank();
+                let seq = self.next_seq();
+                let key = Key { time, phase: Phase::Answer, tie: 0, source, seq };
+                self.inbox.push(key, CoreItem::Answered { smt });
+                self.bound_steps(time);
+            } else {
+                let sent = self.config.freq.edge(t);
+                self.out.push(Out::Answered { id, to, sent });
+                self.sends(t);
+            }
+        }
     }
 
     fn count_ipi(

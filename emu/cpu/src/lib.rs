@@ -3,12 +3,13 @@
 //! Reading order: `isa` and `port` (the two sides of an instruction), `timing` and `scoreboard`
 //! (when ops happen), `wait` (waiting as a value), `thread` (one cpu), `node` (the agenda),
 //! `access` (loads, stores, atomics), `handle` (messages), `idle`, `spin`, `points`; `digest` is
-//! for tests that explore all states.
+//! for tests that explore all states, `flat` has ports for tests of instruction bodies.
 
 mod access;
 pub mod config;
 pub mod counters;
 pub mod digest;
+pub mod flat;
 mod handle;
 mod idle;
 pub mod isa;

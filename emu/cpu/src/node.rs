@@ -52,6 +52,11 @@ pub enum CoreItem {
         /// Value read, or 0.
         value: u64,
     },
+    /// Another cpu has carried out an invalidation of the cpu with this SMT index.
+    Answered {
+        /// SMT index.
+        smt: usize,
+    },
     /// A device asks what the cpu with this SMT index does.
     Query {
         /// SMT index.
@@ -90,8 +95,19 @@ pub enum Out {
         cpu: CpuId,
         /// What.
         access: DeviceAccess,
+        /// Nobody waits for the answer.
+        is_posted: bool,
         /// Arrival and order.
         key: Key,
+    },
+    /// Answer to an invalidation.
+    Answered {
+        /// The answer's message; `from` has carried it out.
+        id: IpiId,
+        /// Who had sent the invalidation.
+        to: CpuId,
+        /// When it left.
+        sent: SimTime,
     },
     /// Answer to a query.
     RunState {
@@ -515,9 +531,13 @@ impl<I: Isa> Core<I> {
         }
         th.log.clear();
         th.begun = false;
+        let (answers, ended) = (!th.answers_owed.is_empty(), th.now.max(retire));
         th.point_passed = false;
         th.counters.instructions += 1;
         th.spin.instructions += 1;
+        if answers {
+            self.hw.answer_invalidations(j, ended);
+        }
         match flow {
             Flow::Next => {
                 let next = self.isas[j].pc();

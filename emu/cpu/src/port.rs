@@ -35,12 +35,14 @@ pub enum Fence {
     Load,
     /// The store buffer is empty too: MFENCE, serialising instructions, uncached accesses.
     Full,
+    /// Every other cpu has carried out the invalidations that this one has sent: DSB.
+    Answers,
 }
 
 /// Whom a signal addresses, in the words of the interrupt architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One cpu by architectural id (x2APIC id or packed MPIDR affinity).
+    /// One cpu by architectural id (x2APIC id, or Aff3.Aff2.Aff1.Aff0 of MPIDR in 32 bits).
     ArchId(u32),
     /// Every cpu.
     All,
@@ -70,6 +72,10 @@ pub enum Space {
     Memory,
     /// x86 I/O ports.
     Port,
+    /// The firmware's mailbox at the machine: `addr` is the function << 40 | an affinity.
+    Firmware,
+    /// What a cpu interface tells the distributor: `addr` is the kind << 16 | an INTID.
+    Gicd,
 }
 
 /// What instruction code reports when an instruction is complete but for its register changes.
@@ -161,6 +167,9 @@ pub trait Port {
 
     /// Performs a device access; the store buffer is empty first. Returns the value read, or 0.
     fn device(&mut self, access: DeviceAccess) -> Result<u64, Wait>;
+
+    /// Writes to a device without waiting for it: leaves at the instruction's issue.
+    fn tell(&mut self, access: DeviceAccess) -> Result<(), Wait>;
 
     /// Arms this cpu's monitor on the line of `pa`, which is read.
     fn arm_monitor(&mut self, pa: PhysAddr) -> Result<(), Wait>;

@@ -77,6 +77,11 @@ impl StoreBuffer {
         self.entries.len()
     }
 
+    /// Stores buffered so far: younger ones have this count or a higher one.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// All stores, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Store> {
         self.entries.iter()

@@ -82,6 +82,8 @@ pub enum Pending {
     Device,
     /// The end of a flush of this line.
     Flush(LineAddr),
+    /// Answers of other cpus to invalidations.
+    Answers,
     /// A rule at a point of the image.
     Rule,
 }
@@ -221,6 +223,11 @@ pub struct Thread {
     pub(crate) messages_sent: u64,
     /// Result of the device access under way.
     pub(crate) device_value: Option<u64>,
+    /// Invalidations of this cpu that others have not answered.
+    pub(crate) answers_due: u64,
+    /// Invalidations of others that this cpu has not answered: sender, and count of the stores that
+    /// have to drain first.
+    pub(crate) answers_owed: Vec<(CpuId, u64)>,
     /// The instruction at this address has passed its point.
     pub(crate) point_passed: bool,
     /// Passes of each watched point.
@@ -256,6 +263,8 @@ impl Thread {
             handler_began: None,
             messages_sent: 0,
             device_value: None,
+            answers_due: 0,
+            answers_owed: Vec::new(),
             point_passed: false,
             passes: Vec::new(),
             last_points: [None; 2],

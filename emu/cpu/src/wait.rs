@@ -19,9 +19,9 @@ pub enum MonitorState {
 /// What reaches a cpu from outside, on either ISA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// A maskable interrupt of this vector (x86).
+    /// A maskable interrupt of this vector (x86), or a software-generated one of this INTID.
     Interrupt {
-        /// Vector.
+        /// Vector or INTID.
         vector: u8,
         /// Level triggered.
         level: bool,
@@ -34,6 +34,35 @@ pub enum Signal {
     Init,
     /// Start-up IPI with its page.
     Startup(u8),
+    /// SEV of another cpu.
+    Event,
+    /// The highest shared interrupt that the distributor has pending for this cpu.
+    Forward {
+        /// Number.
+        intid: u16,
+        /// Priority.
+        priority: u8,
+        /// Group.
+        group: u8,
+    },
+    /// The distributor takes a forwarded interrupt back.
+    Retract {
+        /// Number.
+        intid: u16,
+    },
+    /// Firmware starts the cpu.
+    PowerOn {
+        /// Address of its first instruction.
+        entry: u64,
+        /// Its first argument.
+        context: u64,
+    },
+    /// Forget translations or code. The engine answers the sender once the receiver's instruction
+    /// has ended and its stores have drained; see `Fence::Answers`.
+    Invalidate {
+        /// What, in the words of the instruction set.
+        what: [u64; 2],
+    },
 }
 
 /// What a cpu waits for.

@@ -130,6 +130,7 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
         ipi_self: freq.cycles_in(SimTime(m.ipi_wire.same)),
         own_store_triggers: m.monitor.own_store_triggers,
         fill_buffers: t.miss_buffer.max(MISS_BUFFER_MIN) as usize,
+        cpus: options.cpus.unwrap_or(m.cpus.len() as u32),
         idle: m.idle.iter().map(idle_cost).collect(),
         window_ps,
         elide_spins: options.elide_spins,

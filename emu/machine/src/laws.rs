@@ -112,7 +112,10 @@ impl<P: Platform> System<P> {
         (0..self.places.len() as u32).map(CpuId).try_for_each(|cpu| {
             let (core, smt) = self.places[cpu.index()];
             let pending = self.cores[core].thread(smt).pending();
-            let waits = matches!(pending, Pending::Line(_) | Pending::Flush(_) | Pending::Device);
+            let waits = matches!(
+                pending,
+                Pending::Line(_) | Pending::Flush(_) | Pending::Device | Pending::Answers
+            );
             law("answers come", !waits, || format!("{cpu} waits for {pending:?}"))
         })
     }

@@ -28,7 +28,7 @@ pub(crate) enum UncoreItem {
     /// A message to an LLC or a home.
     Line(Envelope),
     /// A device access of a cpu.
-    Device { cpu: CpuId, access: DeviceAccess },
+    Device { cpu: CpuId, access: DeviceAccess, is_posted: bool },
     /// A cpu's answer to a device.
     RunState { asker: CpuId, run: RunState },
     /// An access of a device was made.
@@ -153,9 +153,10 @@ impl<P: Platform> System<P> {
     fn route(&mut self, c: usize, out: Out) {
         match out {
             Out::Line(e) => self.push_uncore(e.key, UncoreItem::Line(e)),
-            Out::Device { cpu, access, key } => {
-                self.push_uncore(key, UncoreItem::Device { cpu, access });
+            Out::Device { cpu, access, is_posted, key } => {
+                self.push_uncore(key, UncoreItem::Device { cpu, access, is_posted });
             }
+            Out::Answered { id, to, sent } => self.send_answer(c, id, to, sent),
             Out::RunState { asker, run, key } => {
                 self.push_uncore(key, UncoreItem::RunState { asker, run });
             }
@@ -262,6 +263,15 @@ impl<P: Platform> System<P> {
         self.deliver(core, key, CoreItem::Signal { smt, signal, id });
     }
 
+    /// An answer to an invalidation takes the wire of an IPI.
+    fn send_answer(&mut self, c: usize, id: IpiId, to: CpuId, sent: SimTime) {
+        let time = sent.ps() + self.topology.ipi_wire(id.from.index(), to.index());
+        let (core, smt) = self.places[to.index()];
+        let seq = id.n << 1 | u64::from(self.places[id.from.index()].1 as u32 & 1);
+        let key = Key { time, phase: Phase::Answer, tie: 0, source: self.cores[c].rank(), seq };
+        self.deliver(core, key, CoreItem::Answered { smt });
+    }
+
     fn deliver(&mut self, core: usize, key: Key, item: CoreItem) {
         let key = self.sequenced(key);
         let node = &mut self.cores[core];
@@ -304,7 +314,17 @@ impl<P: Platform> System<P> {
                 }
                 envelopes.clear();
             }
-            UncoreItem::Device { cpu, access } => self.device(cpu, &access, key, until),
+            UncoreItem::Device { cpu, access, is_posted } => {
+                let now = SimTime(key.time);
+                let mut requests = Vec::new();
+                let answer = self.bus.access(cpu, &access, &mut requests);
+                if !is_posted {
+                    self.answer_access(cpu, answer, now);
+                }
+                for r in requests {
+                    self.serve(cpu, r, now, until);
+                }
+            }
             UncoreItem::RunState { asker, run } => {
                 self.answer(asker, abi_state(run), key.time);
             }
@@ -334,19 +354,14 @@ impl<P: Platform> System<P> {
         place.llc_response + self.topology.latency.home_llc(0, place.llc)
     }
 
-    fn device(&mut self, cpu: CpuId, access: &DeviceAccess, key: Key, until: &Until) {
-        let mut requests = Vec::new();
-        match self.bus.access(cpu, access, &mut requests) {
-            Answer::Value(value) => self.answer(cpu, value, key.time),
+    fn answer_access(&mut self, cpu: CpuId, answer: Answer, now: SimTime) {
+        match answer {
+            Answer::Value(value) => self.answer(cpu, value, now.ps()),
             Answer::RunStateOf(other) => {
                 let (core, smt) = self.places[other.index()];
-                let query = self.machine_key(key.time + self.device_leg(core), Phase::Signal);
+                let query = self.machine_key(now.ps() + self.device_leg(core), Phase::Signal);
                 self.deliver(core, query, CoreItem::Query { smt, asker: cpu });
             }
-        }
-        let now = SimTime(key.time);
-        for r in requests {
-            self.serve(cpu, r, now, until);
         }
     }
 

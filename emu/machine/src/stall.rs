@@ -44,6 +44,7 @@ impl<P: Platform> System<P> {
                     Waiting::Stores
                 }
                 Pending::Device => Waiting::Device,
+                Pending::Answers => Waiting::Answers,
                 Pending::Flush(line) => Waiting::Flush { line },
                 Pending::Rule => {
                     let point = self.cores[core].last_points(smt)[0];
@@ -126,6 +127,11 @@ fn words(event: LastEvent) -> String {
                 Signal::Nmi => "NMI".to_owned(),
                 Signal::Init => "INIT".to_owned(),
                 Signal::Startup(_) => "start-up message".to_owned(),
+                Signal::Event => "event".to_owned(),
+                Signal::Forward { intid, .. } => format!("shared interrupt {intid}"),
+                Signal::Retract { intid } => format!("end of shared interrupt {intid}"),
+                Signal::PowerOn { .. } => "power-on".to_owned(),
+                Signal::Invalidate { .. } => "invalidation".to_owned(),
             };
             let from =
                 if from.0 == u32::MAX { "a device".to_owned() } else { format!("cpu{}", from.0) };
@@ -144,6 +150,7 @@ fn words(event: LastEvent) -> String {
                 WakeCause::Interrupt => "an interrupt that was pending",
                 WakeCause::Nmi => "an NMI that was pending",
                 WakeCause::Reset => "INIT or a start-up message",
+                WakeCause::Event => "an event",
                 WakeCause::Timeout => "its deadline",
                 WakeCause::Spurious => "no cause",
             };

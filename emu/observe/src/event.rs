@@ -16,6 +16,8 @@ pub enum WakeCause {
     Nmi,
     /// INIT or start-up.
     Reset,
+    /// An event: SEV of another cpu, or what the manual counts as one (arm64).
+    Event,
     /// The deadline of the wait.
     Timeout,
     /// None: seeded, or allowed by the manual.

@@ -34,6 +34,8 @@ pub enum Waiting {
     Stores,
     /// For the answer of a device. In a stall this is a fault of the model.
     Device,
+    /// For other cpus to carry out invalidations. In a stall this is a fault of the model.
+    Answers,
     /// For the end of a flush of this line. In a stall this is a fault of the model.
     Flush {
         /// Line.
@@ -69,6 +71,7 @@ impl fmt::Display for Waiting {
             }
             Waiting::Stores => f.write_str("waits for its store buffer to drain"),
             Waiting::Device => f.write_str("waits for the answer of a device"),
+            Waiting::Answers => f.write_str("waits for others to carry out invalidations"),
             Waiting::Flush { line } => {
                 write!(f, "waits for the flush of line {:#x}", line.base().0)
             }

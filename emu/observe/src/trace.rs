@@ -19,6 +19,7 @@ pub const fn cause_name(cause: WakeCause) -> &'static str {
         WakeCause::Interrupt => "interrupt",
         WakeCause::Nmi => "nmi",
         WakeCause::Reset => "reset",
+        WakeCause::Event => "event",
         WakeCause::Timeout => "timeout",
         WakeCause::Spurious => "spurious",
     }

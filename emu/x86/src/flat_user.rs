@@ -18,9 +18,9 @@ use emu_sim::{ApicId, Freq};
 
 use crate::cpu::{CpuConfig, CpuIdentity, IdleTable, X86Cpu};
 use crate::defs::{Features, Vendor, cr0, cr4, efer, pte, rflags};
-use crate::flat::FlatPort;
 use crate::state::{SegReg, Segment, TableReg, gpr};
 use crate::tlb::TlbSizes;
+use emu_cpu::flat::FlatPort;
 
 /// Page of the code.
 pub const CODE_PAGE: u64 = 0x18000;

@@ -131,6 +131,8 @@ impl X86Cpu {
             Signal::Startup(page) => {
                 (Delivery::StartUp, page, Trigger::Edge, Destination::AllIncludingSelf)
             }
+            // Those of the other instruction set.
+            _ => return Received::Ignored,
         };
         if !self.apic.matches(destination) {
             return Received::Ignored;

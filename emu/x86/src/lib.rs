@@ -2,8 +2,8 @@
 //!
 //! Reading order: `defs` (facts), `state` (registers), `decode` (ops), `ctx` (what instruction
 //! bodies may touch), `exec` (bodies by family), `segment`, `mmu`, `tlb`, `fault`, `mwait`, `msr`,
-//! `apic`, `code` (decoded blocks), `cpu` (one step). `flat` has ports for tests of bodies,
-//! `flat_user` a user's world for them.
+//! `apic`, `code` (decoded blocks), `cpu` (one step). `flat_user` is a
+//! user's world for tests of bodies.
 
 pub mod apic;
 pub mod code;
@@ -15,7 +15,6 @@ pub mod defs;
 pub mod exec;
 pub mod fault;
 pub mod flags;
-pub mod flat;
 pub mod flat_user;
 mod ipi;
 pub mod mmu;

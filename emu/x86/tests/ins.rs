@@ -20,13 +20,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use emu_cpu::flat::{FlakyPort, FlatPort};
 use emu_cpu::port::{Port, Wait};
 use emu_sim::{ApicId, Freq};
 use emu_x86::ctx::{Exception, Trap};
 use emu_x86::decode::{self, decode_block};
 use emu_x86::defs::{Features, Vendor, cr0, cr4, efer, rights, vector};
 use emu_x86::exec::Next;
-use emu_x86::flat::{FlakyPort, FlatPort, run_body};
+use emu_x86::exec::run_body;
 use emu_x86::flat_user;
 use emu_x86::state::{SegReg, Segment, State};
 use emu_x86::{CpuConfig, CpuIdentity, X86Cpu};

@@ -1,10 +1,11 @@
 //! One case on the emulator.
 
+use emu_cpu::flat::FlatPort;
 use emu_x86::ctx::{Exception, Trap};
 use emu_x86::decode::{Kind, Mode, Op, decode_block};
 use emu_x86::defs::Vendor;
 use emu_x86::exec::Next;
-use emu_x86::flat::{FlatPort, run_body};
+use emu_x86::exec::run_body;
 use emu_x86::flat_user::{CODE, PAGES, user_world};
 use emu_x86::state::SegReg;
 use emu_x86::{X86Cpu, state::State};

@@ -9,9 +9,9 @@ use emu_arm64::defs::{Ec, Features};
 use emu_arm64::exec::execute;
 use emu_arm64::sysreg::Cell;
 use emu_arm64::tlb::TlbSizes;
+use emu_cpu::flat::{FlakyPort, FlatPort};
 use emu_cpu::port::{Port, Wait};
 use emu_sim::Freq;
-use emu_x86::flat::{FlakyPort, FlatPort};
 
 use crate::case::{CODE, Case, MEMORY, MEMORY_BYTES, Outcome, TAKEN};
 

@@ -69,6 +69,18 @@ impl SgiTarget {
         let first = ((value >> 44 & 15) << 4) as u8;
         (SgiTarget::List { cluster, first, list: value as u16 }, intid)
     }
+
+    /// Whether a list has the cpu of this affinity.
+    #[must_use]
+    pub fn contains(self, affinity: u32) -> bool {
+        match self {
+            SgiTarget::AllButSelf => true,
+            SgiTarget::List { cluster, first, list } => {
+                let bit = affinity.wrapping_sub(cluster | u32::from(first));
+                bit < 16 && list >> bit & 1 != 0
+            }
+        }
+    }
 }
 
 /// ICC_CTLR_EL1: one binary point for both groups; EOI only drops the priority.

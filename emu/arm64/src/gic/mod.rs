@@ -17,7 +17,7 @@ mod redist;
 #[cfg(test)]
 mod tests;
 
-use emu_cpu::port::{Port, Target};
+use emu_cpu::port::{DeviceAccess, Port, Space, Target};
 use emu_cpu::wait::Signal;
 
 pub use cpuif::{IccReg, LocalGic, Pending, SgiTarget};
@@ -61,10 +61,7 @@ impl<P: Port> Ctx<'_, P> {
     /// Writes a register of the CPU interface. It must be the last request of its instruction.
     pub(crate) fn write_icc(&mut self, reg: IccReg, value: u64) -> Exec<()> {
         match reg {
-            IccReg::Sgi => {
-                let (target, intid) = SgiTarget::from_register(value);
-                self.send_sgi(target, intid)?;
-            }
+            IccReg::Sgi => self.send_sgi(value)?,
             IccReg::Eoir(_) | IccReg::Dir => {
                 let intid = (value & 0xff_ffff) as u32;
                 if (SPI_FIRST..1020).contains(&intid) && self.cpu.gic.deactivates(reg) {
@@ -79,18 +76,20 @@ impl<P: Port> Ctx<'_, P> {
     }
 
     /// "ICC_SGI1R_EL1 does not wait for older stores": a guest that needs it has a DSB before.
-    fn send_sgi(&mut self, target: SgiTarget, intid: u8) -> Exec<()> {
-        let signal = Signal::Interrupt { vector: intid, level: false, logical: None };
-        match target {
-            SgiTarget::AllButSelf => self.port.signal(Target::AllButSelf, signal, false)?,
-            SgiTarget::List { cluster, first, list } => {
-                for bit in (0..16).filter(|bit| list >> bit & 1 != 0) {
-                    let id = cluster | (u32::from(first) + bit);
-                    self.port.signal(Target::ArchId(id), signal, false)?;
-                }
+    ///
+    /// With several cpus in the list, each finds itself in it ([`SgiTarget::contains`]).
+    fn send_sgi(&mut self, value: u64) -> Exec<()> {
+        let (target, vector) = SgiTarget::from_register(value);
+        let (target, logical) = match target {
+            SgiTarget::AllButSelf => (Target::AllButSelf, None),
+            SgiTarget::List { list: 0, .. } => return Ok(()),
+            SgiTarget::List { cluster, first, list } if list.is_power_of_two() => {
+                (Target::ArchId(cluster | (u32::from(first) + list.trailing_zeros())), None)
             }
-        }
-        Ok(())
+            SgiTarget::List { .. } => (Target::Match(value), Some(value)),
+        };
+        let signal = Signal::Interrupt { vector, level: false, logical };
+        Ok(self.port.signal(target, signal, false)?)
     }
 
     /// Reads the cpu's own redistributor.
@@ -106,11 +105,14 @@ impl<P: Port> Ctx<'_, P> {
         Ok(())
     }
 
-    /// Tells the distributor what became of a shared interrupt.
-    ///
-    /// The machine has no distributor yet; the message goes out here.
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "awaits the distributor")]
-    fn tell_distributor(&mut self, _event: SpiEvent) -> Exec<()> {
-        Ok(())
+    /// Tells the distributor what became of a shared interrupt; nobody waits.
+    fn tell_distributor(&mut self, event: SpiEvent) -> Exec<()> {
+        let (kind, intid) = match event {
+            SpiEvent::Acknowledged(intid) => (0, intid),
+            SpiEvent::Deactivated(intid) => (1, intid),
+        };
+        let addr = kind << 16 | u64::from(intid);
+        let access = DeviceAccess { space: Space::Gicd, addr, size: 4, write: Some(0) };
+        Ok(self.port.tell(access)?)
     }
 }

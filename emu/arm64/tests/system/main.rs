@@ -5,7 +5,6 @@
 
 mod atomics;
 mod exceptions;
-mod flat;
 mod paging;
 mod sysregs;
 mod waits;

@@ -3,6 +3,10 @@
 use emu_arm64::ctx::Acc;
 use emu_arm64::defs::{Ec, Features, SysReg, descriptor, fsc, tcr};
 use emu_arm64::sysreg::Cell;
+use emu_cpu::flat::FlakyPort;
+use emu_cpu::isa::Isa;
+use emu_cpu::port::Target;
+use emu_sim::SimTime;
 
 use crate::world::*;
 
@@ -290,6 +294,40 @@ fn a_translation_stays_until_it_is_invalidated() {
         let status = if drops { FAULT | fsc::TRANSLATION | 3 } else { 0 };
         assert_eq!(iss(&mut world, &read(PAGE, 8)), status, "{op:?} {x:#x}");
     }
+}
+
+#[test]
+fn other_cpus_forget_what_a_shareable_tlbi_names() {
+    let tlbi = |crm| Sys { op: SysReg::new(1, 0, 8, crm, 1), x: 1 << 48 | PAGE >> 12 };
+    let mut sender = World::new();
+    sender.run(&tlbi(7)).unwrap();
+    assert_eq!(sender.port.signals, [], "local");
+    sender.run(&tlbi(3)).unwrap();
+    let [(target, signal, _)] = sender.port.signals[..] else { panic!("one signal") };
+    assert_eq!(target, Target::AllButSelf);
+    let mut world = World::new();
+    world.set_page(PAGE | PAGE_BITS | descriptor::NG);
+    world.run(&read(PAGE, 8)).unwrap();
+    world.put(L3 + (PAGE >> 12) * 8, 0);
+    // A load that has translated and waits goes on with what it has found.
+    let load = 0xf940_0001u32; // ldr x1, [x0]
+    world.put(0x2_0000, load.into());
+    world.put(L3 + 0x20 * 8, 0x2_0000 | PAGE_BITS & !(3 << 53));
+    (world.cpu.state.pc, world.cpu.state.x[0]) = (0x2_0000, PAGE);
+    let mut flaky = FlakyPort::new(world.port, 1);
+    let mut has_waited = false;
+    let (cpu, waited) = (&mut world.cpu, &mut has_waited);
+    flaky.run(|port| {
+        let step = cpu.step(&mut (), port);
+        if step.is_err() && !std::mem::replace(waited, true) {
+            cpu.receive(signal, SimTime::ZERO);
+        }
+        step
+    });
+    assert!(has_waited, "the schedule makes it wait");
+    assert_eq!(world.cpu.state.pc, 0x2_0004, "no fault");
+    world.port = flaky.inner;
+    assert_eq!(iss(&mut world, &read(PAGE, 8)), FAULT | fsc::TRANSLATION | 3);
 }
 
 #[test]

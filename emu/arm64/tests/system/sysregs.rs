@@ -151,19 +151,28 @@ fn identification_is_that_of_the_machine() {
 
 #[test]
 fn sgis_leave_as_signals_by_affinity() {
+    use emu_cpu::isa::{Isa, Received};
     use emu_cpu::port::Target;
     use emu_cpu::wait::Signal;
     let sgi = SysReg::new(3, 0, 12, 11, 5);
     let mut world = World::new();
-    world.run(&Msr { reg: sgi, value: 1 << 16 | 5 << 24 | 0b101 }).unwrap();
-    world.run(&Msr { reg: sgi, value: 1 << 40 | 6 << 24 }).unwrap();
-    let signal = |vector| Signal::Interrupt { vector, level: false, logical: None };
+    let several = 1 << 16 | 5 << 24 | 0b101;
+    let ranged = 1 << 16 | 5 << 24 | 1 << 44 | 0b110;
+    for value in [several, 1 << 16 | 5 << 24 | 0b10, 1 << 40 | 6 << 24, 5 << 24] {
+        world.run(&Msr { reg: sgi, value }).unwrap();
+    }
+    let signal = |vector, logical| Signal::Interrupt { vector, level: false, logical };
     let expected = [
-        (Target::ArchId(0x100), signal(5), false),
-        (Target::ArchId(0x102), signal(5), false),
-        (Target::AllButSelf, signal(6), false),
+        (Target::Match(several), signal(5, Some(several)), false),
+        (Target::ArchId(0x101), signal(5, None), false),
+        (Target::AllButSelf, signal(6, None), false),
     ];
     assert_eq!(world.port.signals, expected);
+    // This cpu is 0.0.1.2.
+    let now = emu_sim::SimTime::ZERO;
+    assert_eq!(world.cpu.receive(signal(5, Some(ranged)), now), Received::Ignored);
+    assert_eq!(world.cpu.receive(signal(5, Some(several)), now), Received::Accepted);
+    assert_eq!(world.cpu.receive(signal(5, None), now), Received::Merged);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use emu_arm64::ctx::{Hint, Next};
 use emu_arm64::defs::{Ec, sctlr};
 use emu_arm64::sysreg::Cell;
-use emu_cpu::isa::Isa;
+use emu_cpu::isa::{Isa, Received};
+use emu_cpu::port::{Space, Target};
 use emu_cpu::wait::{Signal, WaitReason, WakeCause};
 use emu_sim::SimTime;
 
@@ -129,4 +130,73 @@ fn firmware_answers_and_suspends() {
     world.cpu.step(&mut (), &mut world.port).expect("flat memory");
     assert_eq!((world.cpu.state.pc, world.cpu.state.x[0]), (PAGE, 7), "wakes at its entry");
     assert_eq!(world.cpu.sys[Cell::SctlrEl1] & 1, 0, "translation off");
+}
+
+#[test]
+fn an_event_of_another_cpu_ends_one_wait() {
+    let mut world = World::new();
+    world.run(&Hinted { hint: Hint::Sev }).unwrap();
+    assert_eq!(world.port.signals, [(Target::AllButSelf, Signal::Event, false)]);
+    world.run(&Hinted { hint: Hint::Wfe }).unwrap();
+    let wait = request(world.run(&Hinted { hint: Hint::Wfe }).unwrap());
+    assert_eq!(world.cpu.wake_cause(&wait), None);
+    assert_eq!(world.cpu.receive(Signal::Event, SimTime::ZERO), Received::Accepted);
+    assert_eq!(world.cpu.receive(Signal::Event, SimTime::ZERO), Received::Merged);
+    assert_eq!(world.cpu.wake_cause(&wait), Some(WakeCause::Event));
+    // The wake has used it up.
+    world.put(0x2000, 0);
+    world.cpu.step(&mut (), &mut world.port).expect("flat memory");
+    assert!(matches!(world.run(&Hinted { hint: Hint::Wfe }), Ok(Next::Sleep(_))));
+}
+
+#[test]
+fn firmware_starts_and_stops_cpus_at_the_machine() {
+    use emu_arm64::ctx::Call;
+    use emu_arm64::psci::mailbox::{ARGUMENT, CPU_OFF, CPU_ON, access};
+    let call = Do { call: Call::Smc(0) };
+    let mut world = World::new();
+    world.port.device_value = -4i64 as u64;
+    world.cpu.state.x[..4].copy_from_slice(&[0xc400_0003, 0x1_0000_0203, PAGE, 7]);
+    assert_eq!(world.run(&call), Ok(Next::Seq));
+    assert_eq!(world.cpu.state.x[0] as i64, -4, "the mailbox's answer");
+    let asked = [
+        access(ARGUMENT, 0, Some(PAGE)),
+        access(ARGUMENT, 8, Some(7)),
+        access(CPU_ON, 0x0100_0203, None),
+    ];
+    assert_eq!(world.port.device_log, asked);
+    let on = Signal::PowerOn { entry: PAGE, context: 9 };
+    assert_eq!(world.cpu.receive(on, SimTime::ZERO), Received::Ignored, "it is on");
+    world.cpu.state.x[0] = 0x8400_0002;
+    let wait = request(world.run(&call).unwrap());
+    assert_eq!(world.port.device_log[3..], [access(CPU_OFF, 0, Some(0))]);
+    assert_eq!((wait.reason, world.cpu.wake_cause(&wait)), (WaitReason::Startup, None));
+    assert_eq!(world.cpu.receive(on, SimTime::ZERO), Received::Accepted);
+    assert_eq!(world.cpu.wake_cause(&wait), Some(WakeCause::Reset));
+    assert_eq!((world.cpu.state.pc, world.cpu.state.x[0]), (PAGE, 9));
+}
+
+#[test]
+fn shared_interrupts_come_from_the_distributor_and_are_told_back() {
+    use emu_arm64::defs::SysReg;
+    let mut world = World::new();
+    interrupt(&mut world);
+    let forward = |intid| Signal::Forward { intid, priority: 0x80, group: 1 };
+    for signal in [forward(300), forward(40), Signal::Retract { intid: 40 }] {
+        world.cpu.receive(signal, SimTime::ZERO);
+    }
+    // The SGI of `interrupt` has priority 0.
+    let (iar, eoir) = (SysReg::new(3, 0, 12, 12, 0), SysReg::new(3, 0, 12, 12, 1));
+    for intid in [1, 1023] {
+        assert_eq!(world.run(&Mrs { reg: iar }), Ok(intid));
+    }
+    assert!(world.port.device_log.is_empty());
+    for (intid, kind) in [(1, None), (300, Some(0)), (300, Some(1))] {
+        match kind {
+            Some(0) => assert_eq!(world.run(&Mrs { reg: iar }), Ok(intid)),
+            _ => world.run(&Msr { reg: eoir, value: intid }).unwrap(),
+        }
+        let told = world.port.device_log.pop().map(|a| (a.space, a.addr));
+        assert_eq!(told, kind.map(|kind| (Space::Gicd, kind << 16 | intid)));
+    }
 }

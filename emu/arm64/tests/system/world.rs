@@ -15,10 +15,9 @@ use emu_arm64::ctx::{Ctx, Exception, Exec, Trap};
 use emu_arm64::defs::{Features, SysReg};
 use emu_arm64::sysreg::Cell;
 use emu_arm64::tlb::TlbSizes;
+use emu_cpu::flat::{FlakyPort, FlatPort};
 use emu_cpu::port::{Port, Wait};
 use emu_sim::Freq;
-
-use crate::flat::{FlakyPort, FlatPort};
 
 pub(crate) const L0: u64 = 0x1000;
 pub(crate) const L1: u64 = 0x2000;

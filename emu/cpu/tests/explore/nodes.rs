@@ -107,6 +107,7 @@ pub fn config(case: &Case, mutation: Mutation) -> CoreConfig {
         ipi_self: 1,
         own_store_triggers: false,
         fill_buffers: case.fill_buffers,
+        cpus: 1,
         idle: vec![IdleCost {
             name: "lost".into(),
             entry: SimTime::ZERO,

@@ -63,6 +63,7 @@ fn cause(cause: WakeCause) -> String {
         WakeCause::Interrupt => "interrupt",
         WakeCause::Nmi => "nmi",
         WakeCause::Reset => "reset",
+        WakeCause::Event => "event",
         WakeCause::Timeout => "timeout",
         WakeCause::Spurious => "spurious",
     }

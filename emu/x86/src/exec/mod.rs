@@ -44,6 +44,19 @@ use crate::decode::{Kind, Op};
 use crate::defs::Features;
 use crate::flags;
 
+/// Runs one body as a step of the cpu does: translations take effect when it has ended.
+///
+/// # Errors
+/// As [`execute`].
+pub fn run_body<P: Port>(cpu: &mut crate::X86Cpu, port: &mut P, op: &Op) -> Exec<Next> {
+    cpu.tlb.begin();
+    let result = execute(&mut Ctx { cpu, port }, op);
+    if result != Err(Trap::Wait) {
+        cpu.tlb.commit();
+    }
+    result
+}
+
 /// How execution goes on after a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {

@@ -61,7 +61,7 @@ fn interrupts_wait_for_the_flag_and_come_by_priority() {
 
 #[test]
 fn an_interrupt_that_arrives_while_an_instruction_waits_comes_after_it() {
-    use emu_x86::flat::FlakyPort;
+    use emu_cpu::flat::FlakyPort;
     for seed in 0..20 {
         // sti; nop; mov [PAGE],al; hlt
         let code = [0xfb, 0x90, 0x88, 0x04, 0x25, 0, 0, 0x10, 0, 0xf4];

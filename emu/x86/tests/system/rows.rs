@@ -30,11 +30,11 @@
 
 use std::path::Path;
 
+use emu_cpu::flat::{FlakyPort, FlatPort};
 use emu_cpu::isa::{Flow, Isa};
 use emu_cpu::wait::WaitReason;
 use emu_x86::X86Cpu;
 use emu_x86::defs::vector;
-use emu_x86::flat::{FlakyPort, FlatPort};
 use emu_x86::state::gpr;
 use tests_ins::{Reader, Row, disassemble, flag_bits, memory, number};
 

@@ -16,12 +16,12 @@
 
 use std::sync::Arc;
 
+use emu_cpu::flat::{FlakyPort, FlatPort};
 use emu_cpu::isa::{Flow, Isa};
 use emu_cpu::wait::WaitReason;
 use emu_sim::{ApicId, Freq};
 use emu_x86::code::CodeCache;
 use emu_x86::defs::{Features, Vendor, cr0, cr4, efer, rights};
-use emu_x86::flat::{FlakyPort, FlatPort};
 use emu_x86::state::{SegReg, Segment, TableReg, gpr};
 use emu_x86::tlb::TlbSizes;
 use emu_x86::{CpuConfig, CpuIdentity, CpuidRow, IdleTable, X86Cpu};

@@ -1,39 +1,44 @@
-//! Ports for tests of the system half: flat memory without timing, and one that makes requests
-//! wait and run again.
+//! Ports for tests of instruction bodies: flat memory without timing, and one that makes
+//! instructions wait and run again.
 //!
-//! [`FlakyPort`] answers a run again from its step log; it panics when a run asks for something
-//! else than the run before.
+//! [`FlatPort`] answers at once. [`FlakyPort`] returns `Wait` before requests by a pseudo-random
+//! schedule and answers a run again from its step log; it panics when a run asks for something
+//! else than the run before, which is how a body that breaks the restart rule of `port` shows.
+//!
+//! Not modelled: time (a clock that moves on with each time read), caches, store buffers, other
+//! cpus. A signal is only recorded.
 
-use emu_cpu::port::{DeviceAccess, Fence, Note, Port, Target, TimeOrder, Wait};
-use emu_cpu::timing::OpTiming;
-use emu_cpu::wait::{MonitorState, Signal};
 use emu_sim::{PhysAddr, SimTime};
+
+use crate::port::{DeviceAccess, Fence, Note, Port, Target, TimeOrder, Wait};
+use crate::timing::OpTiming;
+use crate::wait::{MonitorState, Signal};
 
 /// Flat memory from physical address 0, with records of what left the cpu.
 #[derive(Clone, Debug)]
-pub(crate) struct FlatPort {
+pub struct FlatPort {
     /// Memory; beyond it reads give all ones and writes are lost.
-    pub(crate) memory: Vec<u8>,
+    pub memory: Vec<u8>,
     /// Device accesses, in order.
-    pub(crate) device_log: Vec<DeviceAccess>,
+    pub device_log: Vec<DeviceAccess>,
     /// What device reads answer.
-    pub(crate) device_value: u64,
+    pub device_value: u64,
     /// Signals sent, with their order.
-    pub(crate) signals: Vec<(Target, Signal, bool)>,
+    pub signals: Vec<(Target, Signal, bool)>,
     /// Timer of the cpu.
-    pub(crate) timer: Option<SimTime>,
+    pub timer: Option<SimTime>,
     /// Monitor of the cpu.
-    pub(crate) monitor: MonitorState,
+    pub monitor: MonitorState,
     /// Simulated time; each read adds `time_step`.
-    pub(crate) now: SimTime,
+    pub now: SimTime,
     /// What a time read adds.
-    pub(crate) time_step: SimTime,
+    pub time_step: SimTime,
     /// Fences, in order.
-    pub(crate) fences: Vec<Fence>,
+    pub fences: Vec<Fence>,
     /// Notes, in order.
-    pub(crate) notes: Vec<Note>,
+    pub notes: Vec<Note>,
     /// Instructions reported as not implemented, by address.
-    pub(crate) unimplemented: Vec<u64>,
+    pub unimplemented: Vec<u64>,
     versions: Vec<u32>,
     is_code: Vec<bool>,
     code_stored: bool,
@@ -42,7 +47,7 @@ pub(crate) struct FlatPort {
 impl FlatPort {
     /// `size` bytes of zeroes.
     #[must_use]
-    pub(crate) fn new(size: usize) -> Self {
+    pub fn new(size: usize) -> Self {
         let pages = size.div_ceil(0x1000);
         FlatPort {
             memory: vec![0; size],
@@ -63,7 +68,7 @@ impl FlatPort {
     }
 
     /// Copies bytes into memory, as a loader does.
-    pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) {
+    pub fn put(&mut self, at: u64, bytes: &[u8]) {
         for (i, byte) in bytes.iter().enumerate() {
             self.set(at + i as u64, *byte);
         }
@@ -71,7 +76,7 @@ impl FlatPort {
 
     /// Little-endian number of 1 to 16 bytes in memory.
     #[must_use]
-    pub(crate) fn get(&self, at: u64, size: u8) -> u128 {
+    pub fn get(&self, at: u64, size: u8) -> u128 {
         (0..u64::from(size))
             .map(|i| u128::from(self.byte(at + i)) << (8 * i))
             .fold(0, |value, byte| value | byte)
@@ -139,7 +144,7 @@ impl Port for FlatPort {
     }
 
     fn store(&mut self, pa: PhysAddr, size: u8, value: u64) -> Result<(), Wait> {
-        assert!(matches!(size, 1 | 2 | 4 | 8), "store of {size} bytes");
+        assert!(matches!(size, 1..=8), "store of {size} bytes");
         self.write(pa, size, u128::from(value));
         Ok(())
     }
@@ -202,6 +207,11 @@ impl Port for FlatPort {
         Ok(if access.write.is_some() { 0 } else { self.device_value & mask })
     }
 
+    fn tell(&mut self, access: DeviceAccess) -> Result<(), Wait> {
+        self.device_log.push(access);
+        Ok(())
+    }
+
     fn arm_monitor(&mut self, pa: PhysAddr) -> Result<(), Wait> {
         self.monitor = MonitorState::Armed(pa.line());
         Ok(())
@@ -247,6 +257,7 @@ enum LogEntry {
     Fence(Fence),
     FlushLine(PhysAddr),
     Device(DeviceAccess, u64),
+    Tell(DeviceAccess),
     Arm(PhysAddr),
     Signal(Target, Signal),
     Time(SimTime),
@@ -254,9 +265,9 @@ enum LogEntry {
 
 /// A [`FlatPort`] that makes instructions wait. Call [`FlakyPort::run`] around each.
 #[derive(Clone, Debug)]
-pub(crate) struct FlakyPort {
+pub struct FlakyPort {
     /// The memory and records behind.
-    pub(crate) inner: FlatPort,
+    pub inner: FlatPort,
     log: Vec<LogEntry>,
     at: usize,
     walk_start: usize,
@@ -265,13 +276,13 @@ pub(crate) struct FlakyPort {
     /// A request that waits is served when it is asked again.
     is_waiting: bool,
     /// Times that something waited, over all instructions.
-    pub(crate) waits: u64,
+    pub waits: u64,
 }
 
 impl FlakyPort {
     /// Waits by a schedule made from `seed`.
     #[must_use]
-    pub(crate) fn new(inner: FlatPort, seed: u64) -> Self {
+    pub fn new(inner: FlatPort, seed: u64) -> Self {
         FlakyPort {
             inner,
             log: Vec::new(),
@@ -287,7 +298,7 @@ impl FlakyPort {
     ///
     /// # Panics
     /// When a run asks for something else than the run before.
-    pub(crate) fn run<T>(&mut self, mut step: impl FnMut(&mut Self) -> Result<T, Wait>) -> T {
+    pub fn run<T>(&mut self, mut step: impl FnMut(&mut Self) -> Result<T, Wait>) -> T {
         loop {
             self.at = 0;
             match step(self) {
@@ -475,6 +486,14 @@ impl Port for FlakyPort {
             let value = self.inner.device(access)?;
             self.record(LogEntry::Device(access, value));
             Ok(value)
+        })
+    }
+
+    fn tell(&mut self, access: DeviceAccess) -> Result<(), Wait> {
+        serve!(self, format!("{access:?}"), LogEntry::Tell(logged) if logged == access => (), {
+            self.inner.tell(access)?;
+            self.record(LogEntry::Tell(access));
+            Ok(())
         })
     }
 
