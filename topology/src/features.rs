@@ -1,7 +1,8 @@
 //! The names of features that a machine file may list, and the set `generic`.
 //!
 //! x86 names are those of Linux's `/proc/cpuinfo`, Arm names those of the architecture manual
-//! (FEAT_LSE is `lse`), from which the ID registers are made. A name here says that a machine can have the feature, not that it is implemented.
+//! (FEAT_LSE is `lse`), from which the ID registers are made. A name here says that a machine can
+//! have the feature, not that it is implemented.
 
 use crate::model::Isa;
 

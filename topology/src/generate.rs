@@ -1,8 +1,8 @@
 //! Machines made by rule: `duo`, `quad` and `smp-N`, and `duo-arm`, `quad-arm` and `smp-arm-N`, as
 //! texts of the same schema.
 //!
-//! The text is the embedded `smp.toml` or `smp-arm.toml` below a generated head with id, name and levels, so a
-//! generated machine is read, checked and overridden like any other.
+//! The text is the embedded `smp.toml` or `smp-arm.toml` below a generated head with id, name and
+//! levels, so a generated machine is read, checked and overridden like any other.
 
 use crate::model::Isa;
 

@@ -40,7 +40,7 @@ pub(crate) fn core_names() -> [&'static str; 4] {
     CORES.map(|(name, _)| name)
 }
 
-/// Returns the names that `Machine::load` knows, `smp-N` and `smp-arm-N` for the generated families.
+/// Returns the names that `Machine::load` knows, `smp-N` and `smp-arm-N` for generated families.
 pub fn list() -> Vec<&'static str> {
     let generated = ["duo", "quad", "smp-N", "duo-arm", "quad-arm", "smp-arm-N"];
     MACHINES.iter().map(|&(name, _)| name).chain(generated).collect()

@@ -1,14 +1,17 @@
 //! The device tree of a machine: its topology as the guest is told it.
 //!
 //! Modelled: cpus with caches, NUMA nodes, `cpu-map`, idle states with their advertised values,
-//! clocks, memory and distances, command line, fixed devices; on both ISAs. Not modelled: GIC,
-//! timer and PSCI nodes of arm64 (they come with its devices).
+//! clocks, memory and distances, command line, initial RAM disk, fixed devices; on both ISAs. Not
+//! modelled: reserved memory, clocks that change.
 //! Source: \[DTSpec\] "Device Node Requirements"; Linux bindings `cpu/cpu-topology`,
 //! `cpu/idle-states`, `numa`. Names that begin with `crosscall,` are ours; docs/guest-abi.md
 //! lists them.
 
+mod arm;
+
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 
 use guests_abi::layout;
 use topology::{
@@ -78,10 +81,27 @@ impl From<vm_fdt::Error> for FdtError {
 
 type Result<T> = std::result::Result<T, FdtError>;
 
+/// What the loader tells the guest: `/chosen`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen<'a> {
+    /// Command line.
+    pub bootargs: &'a str,
+    /// Physical addresses of the initial RAM disk.
+    pub initrd: Option<Range<u64>>,
+}
+
+impl<'a> From<&'a str> for Chosen<'a> {
+    fn from(bootargs: &'a str) -> Self {
+        Chosen { bootargs, initrd: None }
+    }
+}
+
 /// Makes the device tree for the first `cpus` cpus of a machine.
 ///
 /// Errors: `BootArgs`, `Cpus`.
-pub fn build(machine: &Machine, cpus: usize, bootargs: &str) -> Result<Vec<u8>> {
+pub fn build<'a>(machine: &Machine, cpus: usize, chosen: impl Into<Chosen<'a>>) -> Result<Vec<u8>> {
+    let chosen = chosen.into();
+    let bootargs = chosen.bootargs;
     if bootargs.len() > MAX_BOOTARGS_BYTES || bootargs.contains('\0') {
         return Err(FdtError::BootArgs { len: bootargs.len() });
     }
@@ -103,17 +123,32 @@ pub fn build(machine: &Machine, cpus: usize, bootargs: &str) -> Result<Vec<u8>> 
             ApicMode::X2apic => "x2apic",
         };
         fdt.property_string("crosscall,apic-mode", mode)?;
+    } else {
+        fdt.property_u32("interrupt-parent", arm::GIC)?;
     }
-    let chosen = fdt.begin_node("chosen")?;
-    fdt.property_string("bootargs", bootargs)?;
-    fdt.end_node(chosen)?;
+    write_chosen(&mut fdt, machine, &chosen)?;
     write_cpus(&mut fdt, machine, cpus)?;
     write_memory(&mut fdt, machine)?;
-    if machine.isa == Isa::X86_64 {
-        write_x86_devices(&mut fdt)?;
+    match machine.isa {
+        Isa::X86_64 => write_x86_devices(&mut fdt)?,
+        Isa::Aarch64 => arm::write(&mut fdt, machine, cpus)?,
     }
     fdt.end_node(root)?;
     Ok(fdt.finish()?)
+}
+
+fn write_chosen(fdt: &mut FdtWriter, machine: &Machine, chosen: &Chosen<'_>) -> Result<()> {
+    let node = fdt.begin_node("chosen")?;
+    fdt.property_string("bootargs", chosen.bootargs)?;
+    if machine.isa == Isa::Aarch64 {
+        fdt.property_string("stdout-path", arm::CONSOLE)?;
+    }
+    if let Some(Range { start, end }) = chosen.initrd {
+        fdt.property_u64("linux,initrd-start", start)?;
+        fdt.property_u64("linux,initrd-end", end)?;
+    }
+    fdt.end_node(node)?;
+    Ok(())
 }
 
 /// What `reg` of a cpu holds: its APIC ID or its MPIDR affinity.
@@ -143,6 +178,9 @@ fn write_cpus(fdt: &mut FdtWriter, machine: &Machine, cpus: usize) -> Result<()>
     let idle: Vec<_> = told_states(machine).collect();
     if !idle.is_empty() {
         let states = fdt.begin_node("idle-states")?;
+        if !is_x86 {
+            fdt.property_string("entry-method", "psci")?;
+        }
         for (index, state) in &idle {
             write_idle_state(fdt, *index, state)?;
         }
@@ -169,7 +207,8 @@ fn write_cpu(fdt: &mut FdtWriter, machine: &Machine, cpu: usize, idle: &[u32]) -
             fdt.property_u32("reg", low(id))?;
         }
         Isa::Aarch64 => {
-            fdt.property_string("compatible", "arm,armv8")?;
+            let name = arm::core_name(machine.core_types[place.core_type].midr);
+            fdt.property_string("compatible", name)?;
             fdt.property_u64("reg", id)?;
             fdt.property_string("enable-method", "psci")?;
         }
@@ -271,9 +310,12 @@ fn write_idle_state(fdt: &mut FdtWriter, index: usize, state: &IdleState) -> Res
     }
     fdt.property_string("idle-state-name", &state.name)?;
     // ACPI and the tables of drivers know one latency; it counts from the wake event.
-    fdt.property_u32("entry-latency-us", 0)?;
+    fdt.property_u32("entry-latency-us", state.advertised.entry_us)?;
     fdt.property_u32("exit-latency-us", state.advertised.latency_us)?;
     fdt.property_u32("min-residency-us", state.advertised.residency_us)?;
+    if let Some(wakeup) = state.advertised.wakeup_us {
+        fdt.property_u32("wakeup-latency-us", wakeup)?;
+    }
     if state.timer_stops {
         fdt.property_null("local-timer-stop")?;
     }

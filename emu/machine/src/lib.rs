@@ -59,6 +59,7 @@ pub mod handover;
 mod laws;
 pub mod load;
 mod machine;
+pub mod map;
 mod platform;
 mod rules;
 mod run;

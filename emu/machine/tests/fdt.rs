@@ -3,7 +3,7 @@
 #[path = "common/tree.rs"]
 mod tree;
 
-use emu_machine::fdt::{FdtError, build};
+use emu_machine::fdt::{Chosen, FdtError, build};
 use emu_machine::handover;
 use emu_sim::PhysAddr;
 use topology::{ApicMode, Machine};
@@ -134,4 +134,68 @@ fn handover_places_everything_in_memory_without_overlap() {
         }
         assert_eq!(state.entry.rdi % 4096, 0);
     }
+}
+
+/// Words of a property that holds several strings.
+fn words(tree: &Tree, path: &str, key: &str) -> Vec<String> {
+    let bytes = tree.get(path, key).expect("the property is there");
+    let text = std::str::from_utf8(bytes).expect("UTF-8");
+    text.trim_end_matches('\0').split('\0').map(str::to_owned).collect()
+}
+
+#[test]
+fn arm_machines_tell_firmware_timer_interrupts_and_console() {
+    let machine = machine("smp-arm-40");
+    let tree = tree(&machine, 34, "console=ttyAMA0");
+    assert_eq!(tree.text("/chosen", "stdout-path"), "/pl011@9010000");
+    assert_eq!(wide(&tree.cells("", "crosscall,tsc-hz")), 100_000_000);
+    let gic = tree.by_phandle(tree.cells("", "interrupt-parent")[0]).to_owned();
+    assert_eq!(tree.text(&gic, "compatible"), "arm,gic-v3");
+    let reg = tree.cells(&gic, "reg");
+    assert_eq!(reg, [0, 0x0800_0000, 0, 0x1_0000, 0, 0x0a00_0000, 0, 34 * 0x2_0000]);
+    assert_eq!(words(&tree, "/psci", "compatible"), ["arm,psci-1.0", "arm,psci-0.2"]);
+    assert_eq!(tree.text("/psci", "method"), "smc");
+    let timer = tree.cells("/timer", "interrupts");
+    assert_eq!(timer, [1, 13, 4, 1, 14, 4, 1, 11, 4, 1, 10, 4]);
+    assert!(!tree.nodes["/timer"].contains_key("always-on"), "cpu-sleep stops it");
+    assert_eq!(words(&tree, "/pl011@9010000", "compatible"), ["arm,pl011", "arm,primecell"]);
+    assert_eq!(tree.cells("/pl011@9010000", "interrupts"), [0, 1, 4]);
+    let clock = tree.cells("/pl011@9010000", "clocks")[1];
+    assert_eq!(tree.text(tree.by_phandle(clock), "compatible"), "fixed-clock");
+    assert_eq!(tree.cells("/pmu", "interrupts"), [1, 7, 4]);
+    assert_eq!(tree.cells("/test-device@9000000", "reg"), [0, 0x0900_0000, 0, 0x1000]);
+    assert_eq!(
+        tree.cells("/cpus/cpu@201", "reg"),
+        [0, 0x201],
+        "cpu 33 is the second of its sixteen"
+    );
+    assert_eq!(tree.text("/cpus/cpu@201", "enable-method"), "psci");
+    assert_eq!(tree.text("/cpus/idle-states", "entry-method"), "psci");
+    let sleep = "/cpus/idle-states/state-cpu-sleep";
+    assert_eq!(tree.cells(sleep, "arm,psci-suspend-param"), [0x1_0000]);
+    let times = ["entry-latency-us", "exit-latency-us", "min-residency-us"];
+    assert_eq!(times.map(|key| tree.cells(sleep, key)[0]), [50, 100, 300]);
+    assert!(tree.nodes[sleep].contains_key("local-timer-stop"));
+}
+
+#[test]
+fn gicv2_names_the_cpus_of_private_interrupts_and_wfi_keeps_the_timer() {
+    let set = ["gic.version=2", "idle.cpu-sleep.enabled=false"].map(str::to_owned);
+    let machine = Machine::load("quad-arm", &set).expect("a machine");
+    let tree = tree(&machine, 4, "");
+    let gic = tree.by_phandle(tree.cells("", "interrupt-parent")[0]);
+    assert_eq!(tree.text(gic, "compatible"), "arm,gic-400");
+    assert_eq!(tree.cells(gic, "reg"), [0, 0x0800_0000, 0, 0x1000, 0, 0x0801_0000, 0, 0x2000]);
+    assert_eq!(tree.cells("/timer", "interrupts")[..3], [1, 13, 0xf04]);
+    assert!(tree.nodes["/timer"].contains_key("always-on"));
+    assert!(!tree.nodes.contains_key("/cpus/idle-states"), "WFI is known without being told");
+}
+
+#[test]
+fn the_initial_ram_disk_is_named_by_its_ends() {
+    let machine = machine("duo-arm");
+    let chosen = Chosen { bootargs: "quiet", initrd: Some(0x8800_0000..0x8812_3457) };
+    let tree = Tree::parse(&build(&machine, 2, chosen).expect("a device tree"));
+    assert_eq!(tree.cells("/chosen", "linux,initrd-start"), [0, 0x8800_0000]);
+    assert_eq!(tree.cells("/chosen", "linux,initrd-end"), [0, 0x8812_3457]);
 }
