@@ -4,6 +4,7 @@ use emu_cpu::thread::RunState;
 use emu_machine::{BrokenLaw, CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
 use emu_sim::{CpuId, SimTime};
+use topology::Isa;
 
 use crate::ending::LabError;
 use crate::rig::Rig;
@@ -107,8 +108,11 @@ impl Rig for Machine {
     }
 }
 
-/// Returns the names of the CPUID features that this emulator implements.
+/// Returns the names of the features that this emulator implements of an instruction set.
 #[must_use]
-pub fn implemented_features() -> Vec<&'static str> {
-    emu_machine::implemented_features().iter().map(|feature| feature.name()).collect()
+pub fn implemented_features(isa: Isa) -> Vec<&'static str> {
+    match isa {
+        Isa::X86_64 => emu_machine::implemented_features().iter().map(|f| f.name()).collect(),
+        Isa::Aarch64 => emu_machine::arm_id::implemented(),
+    }
 }

@@ -13,6 +13,8 @@ pub struct Options {
     pub seed: u64,
     /// Bytes of console output after which the run ends.
     pub max_output: u64,
+    /// Exception level that arm64 machines start at: 1, or 2.
+    pub entry_level: u8,
     /// Skip iterations of spin loops that only re-read held lines. Changes speed only.
     pub elide_spins: bool,
     /// Window in picoseconds; `None` is the machine's own. Smaller ones change speed only.
@@ -30,6 +32,7 @@ impl Default for Options {
             cpus: None,
             seed: 1,
             max_output: 16 << 20,
+            entry_level: 1,
             elide_spins: true,
             window_ps: None,
             shuffle_host: None,

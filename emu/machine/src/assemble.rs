@@ -1,5 +1,6 @@
 //! From a topology to the parts of a machine: legs and core constants; cpus in a file an ISA.
 
+pub(crate) mod arm64;
 pub(crate) mod x86;
 
 use emu_cpu::config::{CoreConfig, IdleCost};

@@ -3,6 +3,7 @@
 //! One file an instruction set; here is what they have in common. Not modelled: firmware itself,
 //! ACPI tables.
 
+mod arm64;
 mod x86;
 
 use std::error::Error;
@@ -12,6 +13,7 @@ use emu_sim::PhysAddr;
 
 use crate::load::Reserved;
 
+pub use arm64::{Arm64Entry, STACK_BYTES, arm64};
 pub use x86::{X86Entry, x86};
 
 /// The state of a machine at hand-over, without the image.
@@ -33,7 +35,7 @@ pub enum HandoverError {
     Isa,
     /// The range that is to hold the FDT is missing or too small.
     NoRoom {
-        /// Bytes of the FDT.
+        /// Bytes of the FDT, and of the stack where it lies beside.
         need: u64,
         /// Bytes of the range.
         have: u64,
@@ -50,11 +52,10 @@ pub enum HandoverError {
 impl fmt::Display for HandoverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Isa => f.write_str("the machine is no x86; choose one with isa = \"x86_64\""),
+            Self::Isa => f.write_str("the machine is of another instruction set"),
             Self::NoRoom { need, have } => write!(
                 f,
-                "the FDT of {need:#x} bytes does not fit into the {have:#x} bytes of node 0 \
-                 from 1 MiB on; raise memory.per_node"
+                "the FDT takes {need:#x} bytes, node 0 has {have:#x}; raise memory.per_node"
             ),
             Self::Tables { need, have } => write!(
                 f,

@@ -136,6 +136,18 @@ impl Image {
         Ok(image)
     }
 
+    /// Checks that the machine executes the image's instructions.
+    ///
+    /// Errors: `Isa`.
+    pub(crate) fn check_isa(&self, machine: Isa) -> Result<(), LoadError> {
+        let found = match self.isa {
+            Isa::X86_64 => header::EM_X86_64,
+            Isa::Aarch64 => header::EM_AARCH64,
+        };
+        let allowed = Some(machine);
+        if self.isa == machine { Ok(()) } else { Err(LoadError::Isa { found, allowed }) }
+    }
+
     /// Checks that the image fits into the memory of a machine.
     ///
     /// `ram` is in address order and may touch; `reserved` is what the hand-over needs.

@@ -1,5 +1,6 @@
 //! The machine as others see it: a system of either instruction set.
 
+use emu_arm64::cpu::ArmCpu;
 use emu_cpu::counters::CpuCounters;
 use emu_cpu::isa::Isa;
 use emu_cpu::thread::RunState;
@@ -10,6 +11,7 @@ use emu_sim::{CpuId, SimTime};
 use emu_x86::cpu::X86Cpu;
 
 use crate::api::{NamedLines, Options, PointRule, Stop, Until};
+use crate::arm64::Arm64;
 use crate::dma::{Dma, DmaDone};
 use crate::fdt;
 use crate::handover;
@@ -29,8 +31,6 @@ pub enum BuildError {
         /// In the file.
         has: u32,
     },
-    /// No machine of this ISA can be built yet.
-    Isa,
     /// The image does not fit.
     Load(LoadError),
     /// The FDT cannot be made.
@@ -45,7 +45,6 @@ impl std::fmt::Display for BuildError {
             BuildError::Cpus { asked, has } => {
                 write!(f, "{asked} cpus asked for, the machine has {has}; choose 1 to {has}")
             }
-            BuildError::Isa => f.write_str("arm64 machines cannot run yet; choose an x86-64 one"),
             BuildError::Load(_) => f.write_str("the image cannot be loaded"),
             BuildError::Fdt(_) => f.write_str("the device tree cannot be made"),
             BuildError::Handover(_) => f.write_str("the machine cannot be handed over"),
@@ -59,7 +58,7 @@ impl std::error::Error for BuildError {
             BuildError::Load(e) => Some(e),
             BuildError::Fdt(e) => Some(e),
             BuildError::Handover(e) => Some(e),
-            BuildError::Cpus { .. } | BuildError::Isa => None,
+            BuildError::Cpus { .. } => None,
         }
     }
 }
@@ -71,6 +70,7 @@ pub struct Machine(Any);
 #[derive(Clone, Debug)]
 enum Any {
     X86(Box<System<X86>>),
+    Arm64(Box<System<Arm64>>),
 }
 
 /// Does the same with the system, whichever it is.
@@ -78,6 +78,7 @@ macro_rules! each {
     ($any:expr, $system:ident => $do:expr) => {
         match $any {
             Any::X86($system) => $do,
+            Any::Arm64($system) => $do,
         }
     };
 }
@@ -86,11 +87,11 @@ impl Machine {
     /// Builds a machine.
     ///
     /// # Errors
-    /// When `options` ask for cpus that the topology does not have, or the ISA cannot run yet.
+    /// When `options` ask for cpus that the topology does not have.
     pub fn new(topology: &topology::Machine, options: Options) -> Result<Machine, BuildError> {
         Ok(Machine(match topology.isa {
             topology::Isa::X86_64 => Any::X86(Box::new(System::new(topology, options)?)),
-            topology::Isa::Aarch64 => return Err(BuildError::Isa),
+            topology::Isa::Aarch64 => Any::Arm64(Box::new(System::new(topology, options)?)),
         }))
     }
 
@@ -188,6 +189,7 @@ impl Machine {
     pub fn state_text(&self, cpu: CpuId) -> String {
         match &self.0 {
             Any::X86(s) => format!("{:x?}", s.cpu(cpu).state),
+            Any::Arm64(s) => format!("{:x?}", s.cpu(cpu).state),
         }
     }
 
@@ -199,6 +201,19 @@ impl Machine {
     pub fn x86(&self, cpu: CpuId) -> &X86Cpu {
         match &self.0 {
             Any::X86(s) => s.cpu(cpu),
+            Any::Arm64(_) => panic!("the cpus of this machine are no x86"),
+        }
+    }
+
+    /// The architectural state of an arm64 cpu.
+    ///
+    /// # Panics
+    /// On a machine of another instruction set.
+    #[must_use]
+    pub fn arm64(&self, cpu: CpuId) -> &ArmCpu {
+        match &self.0 {
+            Any::Arm64(s) => s.cpu(cpu),
+            Any::X86(_) => panic!("the cpus of this machine are no arm64"),
         }
     }
 

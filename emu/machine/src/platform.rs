@@ -24,8 +24,13 @@ pub(crate) trait Platform: Clone + Debug {
     /// Devices after reset, for the first `cpus` cpus.
     fn new(topology: &topology::Machine, cpus: usize) -> Self;
 
-    /// What makes cpu `n` of a machine.
-    fn cpu_maker(topology: &topology::Machine) -> impl Fn(usize) -> Self::Cpu;
+    /// What makes cpu `n` of a machine with the first `cpus` cpus, entered at that exception level
+    /// (arm64).
+    fn cpu_maker(
+        topology: &topology::Machine,
+        cpus: usize,
+        entry_level: u8,
+    ) -> impl Fn(usize) -> Self::Cpu;
 
     /// Id by which signals name a cpu.
     fn arch_id(place: &topology::CpuPlace) -> u32;

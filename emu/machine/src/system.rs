@@ -86,7 +86,7 @@ impl<P: Platform> System<P> {
         }
         let chance = Chance::new(options.seed);
         let paths = Arc::new(assemble::paths(topology, options.mutation));
-        let make_cpu = P::cpu_maker(topology);
+        let make_cpu = P::cpu_maker(topology, cpus as usize, options.entry_level);
         let mut cores = Vec::new();
         let mut places = vec![(0, 0); cpus as usize];
         let mut configs: Vec<Arc<emu_cpu::config::CoreConfig>> = Vec::new();
@@ -144,6 +144,7 @@ impl<P: Platform> System<P> {
     /// # Errors
     /// When the image does not fit into the machine's RAM or overlaps what the hand-over needs.
     pub(crate) fn load(&mut self, image: &Image, bootargs: &str) -> Result<(), BuildError> {
+        image.check_isa(self.topology.isa).map_err(BuildError::Load)?;
         let cpus = self.places.len();
         let blob = fdt::build(&self.topology, cpus, bootargs).map_err(BuildError::Fdt)?;
         let handover =

@@ -37,7 +37,11 @@ impl Platform for X86 {
         X86 { uart: Uart16550::new(), ioapic: IoApic::new() }
     }
 
-    fn cpu_maker(topology: &topology::Machine) -> impl Fn(usize) -> X86Cpu {
+    fn cpu_maker(
+        topology: &topology::Machine,
+        _cpus: usize,
+        _entry_level: u8,
+    ) -> impl Fn(usize) -> X86Cpu {
         let shared = Arc::new(assemble::x86::cpu_config(topology));
         move |cpu| X86Cpu::new(shared.clone(), assemble::x86::cpu_identity(topology, cpu))
     }

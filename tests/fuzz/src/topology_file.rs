@@ -34,7 +34,7 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn use_machine(topology: &topology::Machine) {
-    assert!(!topology.render(&emu_lab::implemented_features()).is_empty());
+    assert!(!topology.render(&emu_lab::implemented_features(topology.isa)).is_empty());
     let sizes = |core: &topology::CorePlace| {
         [Some(core.l1i.size), Some(core.l1d.size), core.l2.as_ref().map(|l2| l2.size)]
     };

@@ -12,7 +12,7 @@ pub(crate) fn run(command: &MachineCommand) -> Outcome {
         MachineCommand::List => list(),
         MachineCommand::Show { machine, set } => {
             let machine = load_machine(machine, set)?;
-            print(&machine.render(&emu_lab::implemented_features()))?;
+            print(&machine.render(&emu_lab::implemented_features(machine.isa)))?;
             Ok(0)
         }
         MachineCommand::Check { machines } => check(machines),
