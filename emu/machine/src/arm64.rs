@@ -24,7 +24,7 @@ pub(crate) struct Arm64 {
 impl Platform for Arm64 {
     type Cpu = ArmCpu;
     type Entry = Arm64Entry;
-    const TEST_DEVICE: u64 = map::TEST_DEVICE;
+    const TEST_DEVICE: u64 = map::TEST_DEVICE_BASE;
 
     fn new(topology: &topology::Machine, cpus: usize) -> Arm64 {
         let frames = |cpu: usize| {
@@ -71,7 +71,7 @@ impl Platform for Arm64 {
     fn access(&mut self, _cpu: CpuId, a: &DeviceAccess, _out: &mut Vec<Request>) -> Option<u64> {
         match a.space {
             Space::Memory => self.redistributor(a),
-            Space::Port => None,
+            Space::Firmware | Space::Gicd | Space::Port => None,
         }
     }
 
@@ -86,7 +86,7 @@ impl Arm64 {
     /// The frames of a redistributor, by a cpu that is not its own. Software looks for its own by
     /// what they say of themselves; their state is in that cpu and cannot be reached from here.
     fn redistributor(&self, a: &DeviceAccess) -> Option<u64> {
-        let offset = a.addr.checked_sub(map::GICR)?;
+        let offset = a.addr.checked_sub(map::GICR_BASE)?;
         let frames = self.redistributors.get((offset / FRAME_SIZE) as usize)?;
         Some(if a.write.is_some() { 0 } else { frames.read(offset % FRAME_SIZE, a.size) })
     }

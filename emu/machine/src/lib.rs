@@ -1,9 +1,10 @@
 //! A machine: assembled from a topology, loaded with an image, run until an event.
 //!
 //! Reading order: `api` (how a run is asked for and ends), `machine` (the face), `system` (state),
-//! `platform` (what differs by instruction set) and `x86`, `arm64`, `map`, `assemble` (from the topology), `load`,
-//! `fdt`, `handover`, `cpuid`, `arm_id` (what the guest meets), `run` (the loop), `bus` and `dev`, `rules`,
-//! `stall` (who waits for what), `laws` (what holds at the end of every run).
+//! `platform` (what differs by instruction set), `x86`, `arm64` with its `map`, `assemble` (from
+//! the topology), `load`, `fdt`, `handover`, `cpuid`, `arm_id` (what the guest meets), `run` (the
+//! loop), `bus` and `dev`, `rules`, `stall` (who waits for what), `laws` (what holds at the end of
+//! every run).
 //!
 //! ```
 //! use emu_machine::{Image, Machine, Options, Stop, Until};

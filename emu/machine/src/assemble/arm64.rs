@@ -63,7 +63,7 @@ pub(crate) fn cpu_identity(m: &Machine, cpu: usize, cpus: usize) -> CpuIdentity 
         mpidr: place.mpidr | MPIDR_RES1 | threads,
         midr: u64::from(m.core_types[place.core_type].midr),
         is_boot: cpu == 0,
-        gic_frame: has_frames.then_some(map::GICR + cpu as u64 * FRAME_SIZE),
+        gic_frame: has_frames.then_some(map::GICR_BASE + cpu as u64 * FRAME_SIZE),
         number: cpu as u16,
         is_last: cpu + 1 == cpus,
     }
