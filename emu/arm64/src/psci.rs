@@ -24,6 +24,10 @@ pub mod result {
     pub const DENIED: i64 = -3;
     /// ALREADY_ON.
     pub const ALREADY_ON: i64 = -4;
+    /// ON_PENDING.
+    pub const ON_PENDING: i64 = -5;
+    /// INVALID_ADDRESS.
+    pub const INVALID_ADDRESS: i64 = -9;
 }
 
 /// Affinity fields of MPIDR_EL1.
