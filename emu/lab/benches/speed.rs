@@ -5,9 +5,12 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use emu_lab::{KERNEL, alu_loop};
+use emu_lab::{alu_loop, kernel};
 use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_sim::{CpuId, SimTime};
+use topology::Isa;
+
+const KERNEL: &[u8] = kernel(Isa::X86_64);
 
 fn main() {
     divan::main();

@@ -14,14 +14,13 @@ use topology::Machine;
 
 use crate::counters::{Counters, Series, read_samples};
 use crate::ending::{Ending, LabError};
+use crate::image::kernel;
 use crate::laws;
 use crate::rig::{Progress, Rig};
 
 /// What all variants of a bench have in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Frame<'a> {
-    /// Guest image.
-    pub(crate) image: &'a [u8],
+pub(crate) struct Frame {
     /// Options but for the seed.
     pub(crate) options: Options,
     /// Seeds, one fork each.
@@ -112,7 +111,8 @@ pub(crate) fn in_parallel<T: Send>(
 /// Errors: `Ended` when it ends before.
 pub(crate) fn boot<R: Rig>(frame: &Frame, variant: &Variant) -> Result<R, LabError> {
     let options = frame.options.clone();
-    let mut rig = R::build(&variant.machine, options, frame.image, &variant.bootargs)?;
+    let image = kernel(variant.machine.isa);
+    let mut rig = R::build(&variant.machine, options, image, &variant.bootargs)?;
     run_to_region(&mut rig, frame.limit, true, &mut ())?;
     Ok(rig)
 }

@@ -12,6 +12,7 @@ use topology::{Distance, Machine};
 use crate::bench::{self, in_parallel};
 use crate::counters::{Counters, read_samples};
 use crate::ending::LabError;
+use crate::image::kernel;
 use crate::machines;
 use crate::published::{self, PublishedHandover};
 use crate::rig::{Progress, Rig};
@@ -23,7 +24,7 @@ pub const PAIRS_MAX: usize = 12;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct Request {
     /// Machine: name or path.
     pub machine: String,
     /// Overrides as `KEY=VALUE`.
@@ -38,8 +39,6 @@ pub struct Request<'a> {
     pub limit: emu_sim::SimTime,
     /// Host threads.
     pub jobs: usize,
-    /// Guest kernel.
-    pub image: &'a [u8],
 }
 
 /// Result of the bench.
@@ -185,7 +184,8 @@ fn measure<R: Rig>(
     switches.set("c2c_b", &list(choice.pairs.iter().map(|pair| pair.1)))?;
     switches.set("c2c_home", &choice.home.to_string())?;
     let options = Options { seed: request.seed, ..Options::default() };
-    let mut rig = R::build(machine, options, request.image, &switches.bootargs())?;
+    let bootargs = switches.bootargs_on(machine.isa)?;
+    let mut rig = R::build(machine, options, kernel(machine.isa), &bootargs)?;
     let stop = rig.run(&Until { time: request.limit, regions: false }, &mut ());
     bench::passed(&rig, stop)?;
     let counters = Counters::read(&rig)?;

@@ -1,7 +1,15 @@
 //! Images that the lab brings along: the guest kernel, and a loop of a few instructions.
 
-/// The guest kernel for x86-64; `cargo xtask guests` builds it.
-pub const KERNEL: &[u8] = include_bytes!("../../../guests/images/x86_64/kern.elf");
+use topology::Isa;
+
+/// Returns the guest kernel for an instruction set; `cargo xtask guests` builds it.
+#[must_use]
+pub const fn kernel(isa: Isa) -> &'static [u8] {
+    match isa {
+        Isa::X86_64 => include_bytes!("../../../guests/images/x86_64/kern.elf"),
+        Isa::Aarch64 => include_bytes!("../../../guests/images/aarch64/kern.elf"),
+    }
+}
 
 const LOAD_ADDRESS: u64 = 0x10_0000;
 const HEADERS_BYTES: u64 = 64 + 56;

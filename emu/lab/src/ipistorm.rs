@@ -29,7 +29,7 @@ const IPI_TO_IDLE: &str = "revert";
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct Request {
     /// Machine: name or path.
     pub machine: String,
     /// Overrides as `KEY=VALUE`.
@@ -48,8 +48,6 @@ pub struct Request<'a> {
     pub jobs: usize,
     /// Keep the wake ledger.
     pub ledger: bool,
-    /// Guest kernel.
-    pub image: &'a [u8],
 }
 
 /// Result of the bench.
@@ -188,7 +186,6 @@ pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report,
     let plans = plan(request)?;
     let options = Options { cpus: request.cpus, ..Options::default() };
     let frame = Frame {
-        image: request.image,
         options,
         seeds: request.seeds.clone(),
         limit: request.limit,
@@ -256,7 +253,8 @@ fn plan(request: &Request) -> Result<Vec<Plan>, LabError> {
         let name = switches.get("call_idle").unwrap_or_default().to_owned();
         let label = format!("ipistorm {}", cell.label());
         let tsc_khz = machine.clocks.tsc_khz;
-        let variant = Variant { label, machine, bootargs: switches.bootargs() };
+        let bootargs = switches.bootargs_on(machine.isa)?;
+        let variant = Variant { label, machine, bootargs };
         Ok(Plan { cell, name, tsc_khz, variant })
     };
     cells(&dimensions)?.into_iter().map(plan).collect()

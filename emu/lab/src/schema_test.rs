@@ -44,7 +44,6 @@ fn ipistorm_document() {
         limit: LIMIT,
         jobs: 2,
         ledger: true,
-        image: &[],
     };
     let report = ipistorm::run::<FakeRig>(&request, &()).expect("report");
     assert_eq!(report.groups.len(), 2);
@@ -69,7 +68,6 @@ fn c2c_document() {
         seed: 1,
         limit: LIMIT,
         jobs: 1,
-        image: &[],
     };
     let report = c2c::run::<FakeRig>(&request, &()).expect("report");
     let smt = &report.classes[0];
@@ -93,7 +91,7 @@ vary = { call_idle = ["need_resched", "revert"] }
 sum = { call_ipi = 0, call_saved = "n" }
 "#;
     let cases = scenario::load_file("a.toml", text, &[]).expect("cases");
-    let request = scenario::Request { cases, image: &[], limit: LIMIT, jobs: 1 };
+    let request = scenario::Request { cases, limit: LIMIT, jobs: 1 };
     let report = scenario::run::<FakeRig>(&request, &()).expect("report");
     assert_eq!((report.passed, report.failed), (1, 1));
     assert_eq!(report.cells[1].failures[0], "sum.call_ipi is 1, expected 0");
@@ -104,7 +102,7 @@ sum = { call_ipi = 0, call_saved = "n" }
 fn speed_document() {
     let seconds = std::cell::Cell::new(0.0);
     let clock = || seconds.replace(seconds.get() + 0.5);
-    let request = speed::Request { image: &[], repeats: 2, divide: 1000, clock: &clock };
+    let request = speed::Request { repeats: 2, divide: 1000, clock: &clock };
     let report = speed::run::<FakeRig>(&request, &()).expect("report");
     assert_eq!(report.figures[2].values.median, 0.5);
     assert!(report.figures[2].is_reached() && !report.figures[0].is_reached());

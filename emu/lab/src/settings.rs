@@ -1,9 +1,10 @@
 //! Settings of one run: boot switches of the guest, overrides of the machine, and what varies.
 //!
-//! Boot switches are checked against the guest contract before anything boots. Of two settings of
-//! one key the later one holds.
+//! Boot switches are checked against the guest contract before anything boots: whether some guest
+//! kernel has them when they are set, whether that of the machine has them when it is known. Of two
+//! settings of one key the later one holds.
 
-use guests_abi::switch::check_switch;
+use guests_abi::switch::{self, Isa, SwitchError, check_switch};
 use serde::Serialize;
 
 use crate::LabError;
@@ -27,9 +28,14 @@ pub struct Switches {
 impl Switches {
     /// Sets a switch.
     ///
-    /// Errors: `Input` for a switch or value that the guest kernel does not know.
+    /// Errors: `Input` for a switch or value that no guest kernel knows.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), LabError> {
-        check_switch(key, value).map_err(|error| LabError::input(error.to_string()))?;
+        let tried = [Isa::X86, Isa::Arm].map(|isa| check_switch(isa, key, value));
+        if tried.iter().all(Result::is_err) {
+            let mut errors = tried.into_iter().filter_map(Result::err);
+            let error = errors.find(|error| !matches!(error, SwitchError::OtherIsa { .. }));
+            return Err(LabError::input(error.map_or_else(String::new, |e| e.to_string())));
+        }
         match self.pairs.iter_mut().find(|pair| pair.0 == key) {
             Some(pair) => value.clone_into(&mut pair.1),
             None => self.pairs.push((key.to_owned(), value.to_owned())),
@@ -47,11 +53,27 @@ impl Switches {
         })
     }
 
-    /// Returns the value that was set, or the guest's default.
+    /// Returns the value that was set, or the guest's default: that of x86-64 where they differ.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let set = self.pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1.as_str());
-        set.or_else(|| guests_abi::switch::find(key).map(|switch| switch.default))
+        set.or_else(|| switch::SWITCHES.iter().find(|row| row.name == key).map(|row| row.default))
+    }
+
+    /// Returns the command line for the guest kernel of an instruction set.
+    ///
+    /// Errors: `Input` for a switch or value that this kernel does not know.
+    pub fn bootargs_on(&self, isa: topology::Isa) -> Result<String, LabError> {
+        let isa = match isa {
+            topology::Isa::X86_64 => Isa::X86,
+            topology::Isa::Aarch64 => Isa::Arm,
+        };
+        for (key, value) in &self.pairs {
+            check_switch(isa, key, value).map_err(|error| {
+                LabError::input(error.to_string()).during(format!("a guest of {isa}"))
+            })?;
+        }
+        Ok(self.bootargs())
     }
 
     /// Returns the command line.

@@ -19,8 +19,6 @@ use crate::stats::Stats;
 
 /// What is asked for.
 pub struct Request<'a> {
-    /// Guest kernel.
-    pub image: &'a [u8],
     /// Times each measurement is repeated; the median counts.
     pub repeats: usize,
     /// Divides the work of each measurement, for tests.
@@ -75,7 +73,8 @@ const ALU_TURNS: u32 = 4_000_000;
 
 struct Work<'a> {
     machine: &'static str,
-    image: &'a [u8],
+    /// None for the guest kernel.
+    image: Option<&'a [u8]>,
     bootargs: String,
     elide_spins: bool,
 }
@@ -91,7 +90,8 @@ struct Timed {
 fn timed<R: Rig>(request: &Request, work: &Work, from_region: bool) -> Result<Timed, LabError> {
     let machine = machines::load(work.machine, &[])?;
     let options = Options { elide_spins: work.elide_spins, ..Options::default() };
-    let mut rig = R::build(&machine, options, work.image, &work.bootargs)?;
+    let image = work.image.unwrap_or(image::kernel(machine.isa));
+    let mut rig = R::build(&machine, options, image, &work.bootargs)?;
     let limit = SimTime::from_us(100_000_000);
     if from_region {
         let stop = rig.run(&Until { time: limit, regions: true }, &mut ());
@@ -158,7 +158,8 @@ pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report,
     progress.begin("timing", 3 * request.repeats.max(1) as u64);
     let divide = request.divide.max(1);
     let alu = image::alu_loop(ALU_TURNS / divide);
-    let alu = Work { machine: "duo", image: &alu, bootargs: String::new(), elide_spins: false };
+    let alu =
+        Work { machine: "duo", image: Some(&alu), bootargs: String::new(), elide_spins: false };
     let mips =
         |run: &Timed| run.counters.sum("instructions").unwrap_or(0) as f64 / run.seconds / 1e6;
     let n1 = head("N1", "integer loop, 1 cpu", "MIPS", 15.0, true);
@@ -166,7 +167,7 @@ pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report,
     let iters = (20_000 / divide).max(1).to_string();
     let handover = Work {
         machine: "quad",
-        image: request.image,
+        image: None,
         bootargs: bootargs(&[
             ("bench", "c2c"),
             ("c2c_a", "0"),
@@ -183,7 +184,7 @@ pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report,
     let duration = (1_000_000 / divide).max(1).to_string();
     let idle = Work {
         machine: "epyc-9654-2s",
-        image: request.image,
+        image: None,
         bootargs: bootargs(&[("bench", "idle"), ("duration_us", &duration)])?,
         elide_spins: true,
     };

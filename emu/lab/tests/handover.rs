@@ -1,6 +1,6 @@
 //! The fitted machines hand lines over as published (N11: within a tenth, by class).
 
-use emu_lab::{KERNEL, Switches, c2c};
+use emu_lab::{Switches, c2c};
 use emu_machine::Machine;
 use emu_sim::SimTime;
 
@@ -16,7 +16,6 @@ fn check(machine: &str) {
         seed: 1,
         limit: SimTime::from_us(1_000_000),
         jobs: 1,
-        image: KERNEL,
     };
     let report = c2c::run::<Machine>(&request, &()).unwrap_or_else(|e| panic!("{e}"));
     let errors: Vec<f64> = report.classes.iter().filter_map(|c| c.error_percent).collect();

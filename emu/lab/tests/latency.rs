@@ -87,8 +87,9 @@ fn call((name, from, to): (&str, u32, u32), idle: &str, call_idle: &str, cost: u
     );
     let cpus = Some(CPUS.min(topology.cpus.len() as u32));
     let options = Options { cpus, ..Options::default() };
-    let mut rig = <Machine as Rig>::build(&topology, options, emu_lab::KERNEL, &bootargs)
-        .expect("the kernel fits");
+    let mut rig =
+        <Machine as Rig>::build(&topology, options, emu_lab::kernel(topology.isa), &bootargs)
+            .expect("the kernel fits");
     let until = Until { time: SimTime::from_us(1_000_000), regions: true };
     let stop = Rig::run(&mut rig, &until, &mut ());
     assert!(matches!(stop, Stop::Region { begin: true, .. }), "{bootargs}: {stop:?}");

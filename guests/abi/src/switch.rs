@@ -1,9 +1,28 @@
 //! Boot switches of the guest kernel: names, legal values, defaults, help.
 //!
 //! The table holds what works, nothing planned. The kernel refuses anything else on its command
-//! line, and the host checks `--guest` and `--vary` against the same table before it boots.
+//! line, and the host checks `--guest` and `--vary` against the same table before it boots. A row
+//! may hold for one ISA only; a name then has at most one row for each.
 
 use core::fmt;
+
+/// Instruction set that a kernel was built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isa {
+    /// x86-64.
+    X86,
+    /// arm64.
+    Arm,
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Isa::X86 => "x86-64",
+            Isa::Arm => "arm64",
+        })
+    }
+}
 
 /// Legal values of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +51,19 @@ pub struct Switch {
     pub default: &'static str,
     /// One line of help.
     pub help: &'static str,
+    /// The only ISA that has it; `None`: all have.
+    pub only: Option<Isa>,
+}
+
+impl Switch {
+    const fn only(self, isa: Isa) -> Switch {
+        Switch { only: Some(isa), ..self }
+    }
+
+    /// Whether kernels for this ISA have the switch.
+    pub fn is_on(&self, isa: Isa) -> bool {
+        self.only.is_none_or(|only| only == isa)
+    }
 }
 
 const fn word(
@@ -40,7 +72,7 @@ const fn word(
     default: &'static str,
     help: &'static str,
 ) -> Switch {
-    Switch { name, values: Values::OneOf(words), default, help }
+    Switch { name, values: Values::OneOf(words), default, help, only: None }
 }
 
 const fn number(
@@ -50,11 +82,11 @@ const fn number(
     default: &'static str,
     help: &'static str,
 ) -> Switch {
-    Switch { name, values: Values::Integer { min, max }, default, help }
+    Switch { name, values: Values::Integer { min, max }, default, help, only: None }
 }
 
 const fn cpus(name: &'static str, default: &'static str, help: &'static str) -> Switch {
-    Switch { name, values: Values::CpuList, default, help }
+    Switch { name, values: Values::CpuList, default, help, only: None }
 }
 
 const ZERO_ONE: &[&str] = &["0", "1"];
@@ -68,9 +100,17 @@ pub const SWITCHES: &[Switch] = &[
     // Policies.
     word("call_idle", &["revert", "need_resched", "notify_ipi", "sm_idle"], "need_resched",
         "how a remote call reaches an idle CPU"),
-    word("idle", &["poll", "mwait", "halt"], "mwait", "what an idle CPU does"),
+    word("idle", &["poll", "mwait", "halt"], "mwait", "what an idle CPU does").only(Isa::X86),
+    word("idle", &["poll", "wfi"], "wfi", "what an idle CPU does").only(Isa::Arm),
     word("polling_once", ZERO_ONE, "0",
-        "1: set POLLING once at the top of the idle loop, clear it only after the wake"),
+        "1: set POLLING once at the top of the idle loop, clear it only after the wake")
+        .only(Isa::X86),
+    word("arm64_polling", ZERO_ONE, "0",
+        "1: CPUs under idle=poll say so, and are signalled through their flags").only(Isa::Arm),
+    word("lse", ZERO_ONE, "1",
+        "0: atomics by exclusives even where the CPUs have single instructions").only(Isa::Arm),
+    word("evtstrm", ZERO_ONE, "1", "1: an event of about 10 kHz ends a WFE that lasts")
+        .only(Isa::Arm),
     word("newidle", &["on", "off", "skip_from_idle"], "on",
         "balance before going idle; it ends at the overload test, as there are no domains yet"),
     word("ttwu_queue", &["off"], "off", "wake by queueing on the target; off locks its run queue"),
@@ -126,6 +166,13 @@ pub enum SwitchError<'a> {
         /// What was asked for.
         key: &'a str,
     },
+    /// Kernels for this ISA have no switch of that name, others do.
+    OtherIsa {
+        /// Name of the switch.
+        key: &'static str,
+        /// The ISA that lacks it.
+        isa: Isa,
+    },
     /// The switch does not take that value.
     BadValue {
         /// Name of the switch.
@@ -162,6 +209,7 @@ impl fmt::Display for SwitchError<'_> {
                 }
                 Ok(())
             }
+            SwitchError::OtherIsa { key, isa } => write!(f, "{key}: makes no sense on {isa}"),
             SwitchError::BadValue { key, value, values } => {
                 write!(f, "{key}={value}: takes {values}")
             }
@@ -171,24 +219,45 @@ impl fmt::Display for SwitchError<'_> {
 
 impl core::error::Error for SwitchError<'_> {}
 
-/// The switch of that name, if there is one.
-pub fn find(name: &str) -> Option<&'static Switch> {
-    SWITCHES.iter().find(|switch| switch.name == name)
+/// The switches of kernels for an ISA.
+pub fn switches(isa: Isa) -> impl Iterator<Item = &'static Switch> {
+    SWITCHES.iter().filter(move |switch| switch.is_on(isa))
 }
 
-/// Checks that `key=value` is a legal switch, and returns it.
-///
-/// Errors: `UnknownKey`, `BadValue`.
-pub fn check_switch<'a>(key: &'a str, value: &'a str) -> Result<&'static Switch, SwitchError<'a>> {
-    let switch = find(key).ok_or(SwitchError::UnknownKey { key })?;
-    let is_legal = match switch.values {
-        Values::OneOf(words) => words.contains(&value),
-        Values::Integer { min, max } => {
-            parse_number(value).is_some_and(|number| (min..=max).contains(&number))
+/// The switch of that name of kernels for an ISA, if there is one.
+pub fn find(isa: Isa, name: &str) -> Option<&'static Switch> {
+    switches(isa).find(|switch| switch.name == name)
+}
+
+impl Values {
+    /// Whether the text is one of the values.
+    pub fn allow(self, value: &str) -> bool {
+        match self {
+            Values::OneOf(words) => words.contains(&value),
+            Values::Integer { min, max } => {
+                parse_number(value).is_some_and(|number| (min..=max).contains(&number))
+            }
+            Values::CpuList => parse_cpu_list(value, |_| ()),
         }
-        Values::CpuList => parse_cpu_list(value, |_| ()),
+    }
+}
+
+/// Checks that `key=value` is a legal switch of kernels for an ISA, and returns it.
+///
+/// Errors: `UnknownKey`, `OtherIsa`, `BadValue`.
+pub fn check_switch<'a>(
+    isa: Isa,
+    key: &'a str,
+    value: &'a str,
+) -> Result<&'static Switch, SwitchError<'a>> {
+    let Some(switch) = find(isa, key) else {
+        let other = SWITCHES.iter().find(|switch| switch.name == key);
+        return Err(match other {
+            Some(switch) => SwitchError::OtherIsa { key: switch.name, isa },
+            None => SwitchError::UnknownKey { key },
+        });
     };
-    if is_legal {
+    if switch.values.allow(value) {
         Ok(switch)
     } else {
         Err(SwitchError::BadValue { key: switch.name, value, values: switch.values })
@@ -226,7 +295,10 @@ const NEAR_BYTES_MAX: usize = 40;
 
 /// Names of switches that are close to `key`: two edits at most, or one begins with the other.
 pub fn near_names(key: &str) -> impl Iterator<Item = &'static str> {
-    SWITCHES.iter().map(|switch| switch.name).filter(move |name| is_near(name, key))
+    let mut last = "";
+    let names = SWITCHES.iter().map(|switch| switch.name).filter(move |name| is_near(name, key));
+    // A name has its rows one behind the other.
+    names.filter(move |name| core::mem::replace(&mut last, name) != *name)
 }
 
 fn is_near(name: &str, key: &str) -> bool {
@@ -265,8 +337,11 @@ mod tests {
     #[test]
     fn names_are_unique_and_defaults_are_legal() {
         for (at, switch) in SWITCHES.iter().enumerate() {
-            assert!(SWITCHES[..at].iter().all(|other| other.name != switch.name), "{switch:?}");
-            assert!(check_switch(switch.name, switch.default).is_ok(), "{switch:?}");
+            for isa in [Isa::X86, Isa::Arm].into_iter().filter(|&isa| switch.is_on(isa)) {
+                let same = |other: &&Switch| other.name == switch.name && other.is_on(isa);
+                assert_eq!(SWITCHES[..at].iter().find(same).map(|other| other.name), None);
+                assert!(check_switch(isa, switch.name, switch.default).is_ok(), "{switch:?}");
+            }
         }
     }
 
@@ -285,9 +360,12 @@ mod tests {
             ("cpulist", "1,", false),
             ("cpulist", "1024", false),
             ("ttwu_queue", "always", false),
+            ("idle", "halt", true),
+            ("idle", "wfi", false),
+            ("lse", "1", false),
         ];
         for (key, value, is_legal) in cases {
-            assert_eq!(check_switch(key, value).is_ok(), is_legal, "{key}={value}");
+            assert_eq!(check_switch(Isa::X86, key, value).is_ok(), is_legal, "{key}={value}");
         }
     }
 
@@ -297,9 +375,21 @@ mod tests {
         assert_eq!(near("cal_idle"), ["call_idle"]);
         assert!(near("hz").contains(&"HZ"));
         assert_eq!(near("frobnicate"), [""; 0]);
-        let text = check_switch("numip", "5").expect_err("unknown").to_string();
+        let text = check_switch(Isa::X86, "numip", "5").expect_err("unknown").to_string();
         assert_eq!(text, "unknown switch numip; did you mean numipi");
-        let text = check_switch("idle", "sleep").expect_err("bad").to_string();
+        let text = check_switch(Isa::X86, "idle", "sleep").expect_err("bad").to_string();
         assert_eq!(text, "idle=sleep: takes poll|mwait|halt");
+    }
+
+    #[test]
+    fn a_switch_of_the_other_isa_is_refused() {
+        let text = |isa, key, value| match check_switch(isa, key, value) {
+            Ok(_) => std::string::String::new(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(text(Isa::Arm, "idle", "halt"), "idle=halt: takes poll|wfi");
+        assert_eq!(text(Isa::Arm, "polling_once", "1"), "polling_once: makes no sense on arm64");
+        assert_eq!(text(Isa::X86, "lse", "1"), "lse: makes no sense on x86-64");
+        assert_eq!(text(Isa::Arm, "lse", "1"), "");
     }
 }

@@ -1,8 +1,7 @@
 //! A count that one task waits for, asleep.
 
-use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
-
 use crate::arch;
+use crate::arch::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::link::Link;
 use crate::sched::schedule;
 use crate::task::{Task, state};

@@ -6,6 +6,7 @@ use guests_abi::switch::{self, parse_cpu_list, parse_number};
 use guests_sched::call_idle::CallIdle;
 use guests_sched::preempt::Preempt;
 
+use crate::arch::ISA;
 use crate::console::die;
 
 /// What an idle CPU does.
@@ -14,6 +15,7 @@ use crate::console::die;
 pub(crate) enum Idle {
     Poll,
     Mwait,
+    /// HLT, or WFI.
     Halt,
 }
 
@@ -50,6 +52,8 @@ pub(crate) struct Policy {
     pub(crate) call_idle: CallIdle,
     pub(crate) idle: Idle,
     pub(crate) is_polling_once: bool,
+    /// Idle CPUs of arm64 say that they watch their flags.
+    pub(crate) is_arm64_polling: bool,
     pub(crate) newidle: Newidle,
     pub(crate) preempt: Preempt,
     pub(crate) lock: LockKind,
@@ -122,6 +126,10 @@ impl CpuList {
 #[derive(Clone, Copy)]
 pub(crate) struct Config {
     pub(crate) policy: Policy,
+    /// arm64: single instructions for atomics, where the CPUs have them.
+    pub(crate) is_lse: bool,
+    /// arm64: the event stream runs.
+    pub(crate) is_evtstrm: bool,
     pub(crate) bench: Bench,
     pub(crate) duration_us: u64,
     pub(crate) numipi: u64,
@@ -152,14 +160,14 @@ impl Config {
     /// Reads the command line; ends the run on a switch that the table refuses.
     pub(crate) fn from_command_line(text: &'static str) -> Config {
         let mut config = Config::blank();
-        for switch in switch::SWITCHES {
+        for switch in switch::switches(ISA) {
             config.set(switch.name, switch.default);
         }
         for word in text.split_ascii_whitespace() {
             let Some((key, value)) = word.split_once('=') else {
                 die!(BAD_SWITCH, "{word}: expected key=value");
             };
-            match switch::check_switch(key, value) {
+            match switch::check_switch(ISA, key, value) {
                 Ok(switch) => config.set(switch.name, value),
                 Err(error) => die!(BAD_SWITCH, "{error}"),
             }
@@ -188,6 +196,7 @@ impl Config {
                 call_idle: CallIdle::NeedResched,
                 idle: Idle::Mwait,
                 is_polling_once: false,
+                is_arm64_polling: false,
                 newidle: Newidle::On,
                 preempt: Preempt::Cfs,
                 lock: LockKind::Queued,
@@ -198,6 +207,8 @@ impl Config {
                 jitter: 0,
                 granularity_ns: 0,
             },
+            is_lse: false,
+            is_evtstrm: false,
             bench: Bench::None,
             duration_us: 0,
             numipi: 0,
@@ -231,6 +242,8 @@ impl Config {
         let is_on = value == "1";
         let list = CpuList(value);
         match key {
+            "lse" => self.is_lse = is_on,
+            "evtstrm" => self.is_evtstrm = is_on,
             "bench" => self.bench = bench(value),
             "duration_us" => self.duration_us = number,
             "numipi" => self.numipi = number,
@@ -271,11 +284,12 @@ impl Policy {
             "idle" => {
                 self.idle = match value {
                     "poll" => Idle::Poll,
-                    "halt" => Idle::Halt,
+                    "halt" | "wfi" => Idle::Halt,
                     _ => Idle::Mwait,
                 }
             }
             "polling_once" => self.is_polling_once = is_on,
+            "arm64_polling" => self.is_arm64_polling = is_on,
             "newidle" => {
                 self.newidle = match value {
                     "off" => Newidle::Off,

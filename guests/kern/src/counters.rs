@@ -3,11 +3,11 @@
 //! A counter is bumped by a plain load and store of its own CPU, on lines that hold nothing else.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use guests_abi::block::{COUNTERS_MAGIC, CountersHeader};
 use guests_abi::counter::Counter;
 
+use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::{arch, machine, memory, percpu};
 
 /// The counters of one CPU, in the order of `guests_abi::counter`.

@@ -1,4 +1,5 @@
-//! The idle loop: `do_idle`, by `idle=poll|mwait|halt`, with the exit that `call_idle` asks for.
+//! The idle loop: `do_idle`, by `idle=poll|mwait|halt|wfi`, with the exit that `call_idle` asks
+//! for.
 //!
 //! The order at the exit is what keeps calls from getting lost: clear POLLING, full barrier,
 //! flush. A caller that saw POLLING is served by the flush; one that comes later sees it clear
@@ -14,13 +15,12 @@
 //! - `flush_first`: the flush comes before POLLING is cleared. A call between the two is
 //!   neither flushed nor interrupted for.
 
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
-
 use guests_sched::call_idle::{self, IdleSchedule};
 use guests_sched::flags::{NEED_RESCHED, NOTIFY_IPI, POLLING};
 
-use crate::arch::{self, irq_disable};
+use crate::arch::atomic::Ordering::Relaxed;
+use crate::arch::atomic::{AtomicU64, AtomicUsize};
+use crate::arch::{self, atomic, irq_disable};
 use crate::config::{Broken, Idle, Policy};
 use crate::link::Link;
 use crate::percpu::Cpu;
@@ -66,7 +66,7 @@ pub(crate) fn cpu_startup_entry() -> ! {
 
 fn do_idle(cpu: &'static Cpu, idle: &'static Task, policy: &Policy) {
     point!(idle_begin);
-    set_polling(idle);
+    set_polling(idle, policy);
     tick::enter_idle(cpu);
     while {
         point!(idle_test);
@@ -97,18 +97,18 @@ fn is_woken(idle: &Task, policy: &Policy) -> bool {
 
 /// Sets POLLING, ordered before what is read next.
 #[inline]
-fn set_polling(idle: &Task) {
-    if arch::HAS_POLLING {
-        idle.ti.flags.fetch_or(POLLING, SeqCst);
+fn set_polling(idle: &Task, policy: &Policy) {
+    if arch::has_polling(policy) {
+        atomic::set_bits(&idle.ti.flags, POLLING);
         arch::smp_mb_after_atomic();
     }
 }
 
 /// Clears POLLING, ordered before what is read next.
 #[inline]
-fn clear_polling(idle: &Task) {
-    if arch::HAS_POLLING {
-        idle.ti.flags.fetch_and(!POLLING, SeqCst);
+fn clear_polling(idle: &Task, policy: &Policy) {
+    if arch::has_polling(policy) {
+        atomic::clear_bits(&idle.ti.flags, POLLING);
         arch::smp_mb_after_atomic();
     }
 }
@@ -120,9 +120,9 @@ fn leave_polling(idle: &Task, policy: &Policy) {
         return leave_polling_broken(idle, policy);
     }
     point!(idle_clear_polling);
-    clear_polling(idle);
+    clear_polling(idle, policy);
     if call_idle::wakes_by_notify(policy.call_idle) {
-        idle.ti.flags.fetch_and(!NOTIFY_IPI, SeqCst);
+        atomic::clear_bits(&idle.ti.flags, NOTIFY_IPI);
     }
     point!(idle_polling_cleared);
     if call_idle::flushes(policy.call_idle) {
@@ -148,13 +148,20 @@ fn leave_polling_broken(idle: &Task, policy: &Policy) {
     }
 }
 
-/// `idle=poll`: spins on the flags with POLLING set all the time.
+/// `idle=poll`: spins on the flags with POLLING set all the time, or where there is no POLLING
+/// until an interrupt changes them.
 fn cpu_idle_poll(idle: &Task, policy: &Policy) {
-    while {
+    loop {
         point!(poll_loop);
-        !is_woken(idle, policy)
-    } {
-        arch::cpu_relax();
+        let flags = idle.flags();
+        if flags & policy.call_idle.wake_bits() != 0 {
+            break;
+        }
+        if arch::has_polling(policy) {
+            arch::wait_change(&idle.ti.flags, flags);
+        } else {
+            arch::cpu_relax();
+        }
     }
     point!(idle_woken);
 }
@@ -165,14 +172,14 @@ fn mwait_idle(idle: &Task, policy: &Policy) {
     let is_toggling = !policy.is_polling_once;
     irq_disable!(irqoff_idle_entry);
     if is_toggling {
-        clear_polling(idle);
+        clear_polling(idle, policy);
         if is_woken(idle, policy) {
             arch::irq_enable();
-            set_polling(idle);
+            set_polling(idle, policy);
             return;
         }
         point!(mwait_set_polling);
-        set_polling(idle);
+        set_polling(idle, policy);
     }
     if !is_woken(idle, policy) {
         point!(mwait_monitor);
@@ -184,19 +191,19 @@ fn mwait_idle(idle: &Task, policy: &Policy) {
     }
     point!(idle_woken);
     if is_toggling {
-        clear_polling(idle);
+        clear_polling(idle, policy);
     }
     arch::irq_enable();
     if is_toggling {
-        set_polling(idle);
+        set_polling(idle, policy);
     }
 }
 
-/// `idle=halt`: a halted CPU sees no store, so POLLING is clear while it waits.
+/// `idle=halt` and `idle=wfi`: a halted CPU sees no store, so POLLING is clear while it waits.
 fn halt_idle(idle: &Task, policy: &Policy) {
     irq_disable!(irqoff_idle_entry);
     point!(halt_clear_polling);
-    clear_polling(idle);
+    clear_polling(idle, policy);
     point!(idle_last_test);
     if is_woken(idle, policy) {
         arch::irq_enable();
@@ -204,5 +211,5 @@ fn halt_idle(idle: &Task, policy: &Policy) {
         arch::wait_halt();
     }
     point!(idle_woken);
-    set_polling(idle);
+    set_polling(idle, policy);
 }

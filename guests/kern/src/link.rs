@@ -1,6 +1,7 @@
 //! A shared pointer to something that is never freed.
 
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use crate::arch;
+use crate::arch::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// An optional reference, loaded and stored as one word.
 ///
@@ -29,6 +30,17 @@ impl<T> Link<T> {
     pub(crate) fn get_some(&self) -> &'static T {
         // SAFETY: callers ask for links that boot has set and nobody clears.
         unsafe { &*self.0.load(Relaxed) }
+    }
+
+    /// What the link leads to, as soon as it leads somewhere.
+    #[inline]
+    pub(crate) fn wait_some(&self) -> &'static T {
+        loop {
+            if let Some(to) = self.get() {
+                return to;
+            }
+            arch::wait_change_pointer(&self.0, core::ptr::null_mut());
+        }
     }
 
     /// Leads the link elsewhere.

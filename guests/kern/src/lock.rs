@@ -4,10 +4,9 @@
 //! at a time and one queue node per CPU is enough. A context switch may carry a lock over; the
 //! incoming task unlocks it.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32};
-
 use crate::arch;
+use crate::arch::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::arch::atomic::{AtomicU8, AtomicU16, AtomicU32};
 use crate::config::LockKind;
 use crate::link::Link;
 use crate::machine;
@@ -50,8 +49,8 @@ impl Lock {
                 let word = self.0.fetch_add(1 << HIGH_SHIFT, Acquire);
                 let ticket = word >> HIGH_SHIFT;
                 let is_free = word & 0xffff == ticket;
-                while !is_free && self.0.load(Acquire) & 0xffff != ticket {
-                    arch::cpu_relax();
+                if !is_free {
+                    arch::cond_load(&self.0, Acquire, |word| word & 0xffff == ticket);
                 }
                 is_free
             }
@@ -74,17 +73,11 @@ impl Lock {
         let last = word >> HIGH_SHIFT;
         if last != 0 {
             machine::cpu(last as usize - 1).mcs.next.set(Some(node));
-            while node.is_head.load(Acquire) == 0 {
-                arch::cpu_relax();
-            }
+            arch::cond_load(&node.is_head, Acquire, |is_head| is_head != 0);
         }
         // Head of the queue: only the holder can be before us, nobody else takes an open lock
         // while the high half is not 0.
-        let mut word = self.0.load(Acquire);
-        while word & LOCKED_MASK != 0 {
-            arch::cpu_relax();
-            word = self.0.load(Acquire);
-        }
+        let mut word = arch::cond_load(&self.0, Acquire, |word| word & LOCKED_MASK == 0);
         loop {
             let is_last = word & HIGH_MASK == own_tail;
             let taken = if is_last { LOCKED } else { word | LOCKED };
@@ -94,13 +87,7 @@ impl Lock {
                 Err(seen) => word = seen,
             }
         }
-        let next = loop {
-            if let Some(next) = node.next.get() {
-                break next;
-            }
-            arch::cpu_relax();
-        };
-        next.is_head.store(1, Release);
+        node.next.wait_some().is_head.store(1, Release);
     }
 
     /// Opens the lock.

@@ -4,10 +4,10 @@
 //! control thread. So a plain bump pointer per node is enough.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use guests_abi::layout::NODES_MAX;
 
+use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::console::die;
 
 /// What is left of the memory of one node.

@@ -6,11 +6,11 @@
 //! load) are left out.
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use guests_abi::class::LineClass;
 
-use crate::arch::ArchCpu;
+use crate::arch::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::arch::{ArchCpu, CpuPreempt};
 use crate::config::Policy;
 use crate::counters::Counters;
 use crate::link::Link;
@@ -40,15 +40,15 @@ pub(crate) struct Pcpu {
     pub(crate) this: AtomicPtr<Cpu>,
     /// Number of this CPU.
     pub(crate) id: AtomicU32,
-    /// Depth of `preempt_disable`, with an inverted NEED_RESCHED (see `arch`).
-    pub(crate) preempt_count: AtomicU32,
+    /// Depth of `preempt_disable`, where the ISA keeps it for each CPU.
+    pub(crate) preempt: CpuPreempt,
     /// The task that runs.
     pub(crate) current: Link<Task>,
     /// The task that the running one was switched to from.
     pub(crate) switched_from: Link<Task>,
-    /// TSC time of the next tick; 0 while the tick is stopped.
+    /// Clock time of the next tick; 0 while the tick is stopped.
     pub(crate) next_tick: AtomicU64,
-    /// TSC time at which `sleeper` is to wake; 0 for none.
+    /// Clock time at which `sleeper` is to wake; 0 for none.
     pub(crate) sleep_until: AtomicU64,
     /// Task that waits for `sleep_until`.
     pub(crate) sleeper: Link<Task>,
@@ -155,7 +155,7 @@ impl Cpu {
         };
         cpu.pcpu.this.store(area, Relaxed);
         cpu.pcpu.id.store(id as u32, Relaxed);
-        cpu.pcpu.preempt_count.store(crate::arch::PREEMPT_INITIAL, Relaxed);
+        cpu.pcpu.preempt.start();
         for task in &cpu.tasks {
             task.init(id);
         }
@@ -170,7 +170,9 @@ impl Cpu {
     /// Declares the classes of the area's lines; the CPU itself.
     pub(crate) fn declare_lines(&'static self) {
         fn declare<T>(field: &T, class: LineClass) {
-            testdev::declare_lines(core::ptr::from_ref(field) as u64, size_of::<T>(), class);
+            if size_of::<T>() != 0 {
+                testdev::declare_lines(core::ptr::from_ref(field) as u64, size_of::<T>(), class);
+            }
         }
         declare(&self.pcpu, LineClass::Pcpu);
         declare(&self.policy, LineClass::Pcpu);

@@ -4,13 +4,12 @@
 //! not in the list, but counts. The list is short (tasks are pinned, a few per CPU), so it is a
 //! sorted list and not a tree.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 use guests_abi::class::LineClass;
 use guests_abi::counter::Counter;
 use guests_sched::preempt::{self, WEIGHT_NICE_0};
 
 use crate::arch;
+use crate::arch::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::counters::bump;
 use crate::percpu::{Cpu, Line};
 use crate::task::Task;

@@ -1,10 +1,9 @@
 //! Sample series in guest memory, which the machine reads by symbol (`guests/abi`, block).
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use guests_abi::block::{SAMPLES_MAGIC, SampleKind, SampleSeries, SamplesHeader};
 use guests_abi::class::LineClass;
 
+use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::counters::Header;
 use crate::{machine, memory, testdev};
 

@@ -4,14 +4,13 @@
 //! run-queue lock, which the incoming task drops. Everything from interrupts off to the last
 //! unlock is one IRQ-off section.
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
-
 use guests_abi::counter::Counter;
 use guests_sched::flags::NEED_RESCHED;
 use guests_sched::preempt::Class;
 use guests_sched::resched::{self, Resched};
 
-use crate::arch::{self, Ipi, irq_disable};
+use crate::arch::atomic::Ordering::{Relaxed, Release, SeqCst};
+use crate::arch::{self, Ipi, atomic, irq_disable};
 use crate::config::Newidle;
 use crate::counters::bump;
 use crate::percpu::Cpu;
@@ -121,7 +120,7 @@ fn __schedule(mode: Mode) {
             pick_next(cpu, false)
         }
     };
-    prev.ti.flags.fetch_and(!NEED_RESCHED, Relaxed);
+    atomic::clear_bits(&prev.ti.flags, NEED_RESCHED);
     arch::preempt_clear_need_resched();
     if core::ptr::eq(prev, next) {
         cpu.rq_unlock();
@@ -213,18 +212,17 @@ pub(crate) fn resched_curr(target: usize) {
             }
         }
         Resched::Local => {
-            curr.ti.flags.fetch_or(NEED_RESCHED, Relaxed);
+            atomic::set_bits(&curr.ti.flags, NEED_RESCHED);
             arch::preempt_set_need_resched();
         }
-        Resched::Remote if !arch::HAS_POLLING => {
-            curr.ti.flags.fetch_or(NEED_RESCHED, Relaxed);
+        Resched::Remote if !arch::has_polling(&arch::this_cpu().policy) => {
+            atomic::set_bits(&curr.ti.flags, NEED_RESCHED);
             bump(Counter::FlagsRmw);
             send_reschedule(target);
         }
         Resched::Remote => {
             // The replaced value decides, so this is one read-modify-write with a result.
-            let replaced =
-                curr.ti.flags.fetch_or(NEED_RESCHED, core::sync::atomic::Ordering::SeqCst);
+            let replaced = curr.ti.flags.fetch_or(NEED_RESCHED, SeqCst);
             bump(Counter::FlagsRmw);
             if resched::needs_ipi(replaced) {
                 send_reschedule(target);
@@ -238,5 +236,5 @@ pub(crate) fn resched_curr(target: usize) {
 
 fn send_reschedule(target: usize) {
     bump(Counter::ReschedIpi);
-    arch::send_ipi(machine::hw_id(target), Ipi::Resched);
+    arch::send_ipi(target, Ipi::Resched);
 }

@@ -4,16 +4,15 @@
 //! nothing: an earlier caller did, and the target takes the whole queue at once. Who finds it
 //! empty asks `guests_sched::call_idle` whether the target can do without an interrupt.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
-
 use guests_abi::class::LineClass;
 use guests_abi::counter::Counter;
 use guests_abi::layout::CPUS_MAX;
 use guests_sched::call_idle::{self, Signal};
 
+use crate::arch::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use crate::arch::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use crate::arch::{self, Ipi, irq_disable, irq_restore, irq_save};
-use crate::counters::bump;
+use crate::counters::{add, bump};
 use crate::link::Link;
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
@@ -56,9 +55,7 @@ impl Csd {
     /// Spins until the descriptor is unlocked; interrupts are on.
     #[inline]
     fn lock_wait(&self) {
-        while self.flags.load(Acquire) & LOCK != 0 {
-            arch::cpu_relax();
-        }
+        arch::cond_load(&self.flags, Acquire, |flags| flags & LOCK == 0);
     }
 
     #[inline]
@@ -121,7 +118,7 @@ pub(crate) fn call_single_bounded(
             point!(call_lost);
             bump(Counter::CallLost);
             bump(Counter::CallRemote);
-            send_call_ipi(target, Ipi::CallSingle);
+            send_call_ipi(target);
         }
     }
     point!(call_done);
@@ -166,23 +163,24 @@ fn push(target: &Cpu, csd: &Csd) -> bool {
 
 fn send_call_function_single_ipi(target: usize) {
     if call_function_single_prep_ipi(target) {
-        send_call_ipi(target, Ipi::CallSingle);
+        send_call_ipi(target);
     } else {
         bump(Counter::CallSaved);
     }
 }
 
-fn send_call_ipi(target: usize, ipi: Ipi) {
+fn send_call_ipi(target: usize) {
     bump(Counter::CallIpi);
     point!(call_send_ipi);
-    arch::send_ipi(machine::hw_id(target), ipi);
+    arch::send_ipi(target, Ipi::CallSingle);
 }
 
 /// Signals the target's idle task through its flags if it polls; returns whether an IPI is
 /// needed instead.
 fn call_function_single_prep_ipi(target: usize) -> bool {
-    let variant = arch::this_cpu().policy.call_idle;
-    if !arch::HAS_POLLING || !call_idle::reads_flags(variant) {
+    let policy = &arch::this_cpu().policy;
+    let variant = policy.call_idle;
+    if !arch::has_polling(policy) || !call_idle::reads_flags(variant) {
         return true;
     }
     let word = &machine::cpu(target).idle().ti.flags;
@@ -232,14 +230,15 @@ impl CallMany {
 }
 
 /// A set of CPUs, one bit each.
-struct CpuMask([u64; CPUS_MAX / 64]);
+pub(crate) struct CpuMask([u64; CPUS_MAX / 64]);
 
 impl CpuMask {
     fn insert(&mut self, cpu: usize) {
         self.0[cpu / 64] |= 1 << (cpu % 64);
     }
 
-    fn for_each(&self, mut each: impl FnMut(usize)) {
+    /// Calls `each` for every CPU of the set, in order.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(usize)) {
         for (at, &word) in self.0.iter().enumerate() {
             let mut left = word;
             while left != 0 {
@@ -284,7 +283,11 @@ pub(crate) fn smp_call_function_many(
     match noted_count {
         0 => {}
         1 => send_call_function_single_ipi(noted_last),
-        _ => noted.for_each(|target| send_call_ipi(target, Ipi::Call)),
+        _ => {
+            point!(call_send_ipi);
+            add(Counter::CallIpi, noted_count);
+            arch::send_ipi_many(&noted, Ipi::Call);
+        }
     }
     point!(call_signalled);
     if is_wait {

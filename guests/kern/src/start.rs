@@ -1,14 +1,13 @@
 //! Boot: from the device tree to all CPUs idling and the control thread running.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
-
 use guests_sched::preempt;
 
-use crate::config::{Config, Idle};
+use crate::arch::atomic::{AtomicU32, Ordering::Acquire, Ordering::SeqCst};
+use crate::config::Config;
 use crate::console::{die, kprintln};
 use crate::fdt::Fdt;
 use crate::link::Link;
-use crate::machine::{CpuFacts, Machine};
+use crate::machine::CpuFacts;
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
 use crate::{arch, bench, counters, idle, machine, memory, rq, tick};
@@ -29,20 +28,15 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     let Some(tree) = Fdt::at(fdt) else {
         die!(BAD_MACHINE, "no device tree at {fdt:#x}");
     };
-    let mut machine = Machine::from_fdt(tree);
+    let command_line = machine::read(tree);
     let cpu_count = machine::cpu_count();
-    let mut config = Config::from_command_line(machine.command_line);
+    let mut config = Config::from_command_line(command_line);
     config.check_cpus(cpu_count);
     config.policy.granularity_ns = preempt::wakeup_granularity_ns(cpu_count as u64);
-    if config.policy.idle == Idle::Mwait
-        && let Some(error) = arch::mwait_error()
-    {
-        die!(BAD_MACHINE, "{error}");
-    }
+    arch::init_config(&config);
     CONFIG.set(Some(memory::alloc_value(0, config)));
-    tick::init(machine.tsc_hz, config.policy.hz);
-    arch::init_timer(&machine);
-    machine.place_areas(size_of::<Cpu>());
+    tick::init(arch::init_timer(), config.policy.hz);
+    machine::place_areas(size_of::<Cpu>());
     counters::publish();
     rq::declare_lines();
     idle::init(&config.policy);
@@ -51,10 +45,8 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     arch::init_cpu(cpu);
     cpu.declare_lines();
     if cpu_count > 1 {
-        arch::start_secondary_cpus(&machine, Cpu::idle_stack_top_offset(), start_secondary);
-        while SECONDARIES_UP.load(Relaxed) as usize + 1 < cpu_count {
-            arch::cpu_relax();
-        }
+        arch::start_secondary_cpus(Cpu::idle_stack_top_offset(), start_secondary);
+        arch::cond_load(&SECONDARIES_UP, Acquire, |up| up as usize + 1 == cpu_count);
     }
     kprintln!("kern: {cpu_count} cpus up");
     point!(boot_done);

@@ -3,12 +3,11 @@
 //! Every CPU has a few task slots in its area; slot 0 is its idle task. A task is pinned to the
 //! CPU of its slot. Only the control thread creates tasks, so a free slot needs no lock.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
-
 use guests_sched::preempt::{Class, WEIGHT_NICE_0};
 
-use crate::arch;
+use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::arch::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use crate::arch::{self, TaskPreempt};
 use crate::console::die;
 use crate::link::Link;
 use crate::lock::Lock;
@@ -41,6 +40,8 @@ pub(crate) struct ThreadInfo {
     pub(crate) cpu: AtomicU32,
     /// See [`state`].
     pub(crate) state: AtomicU32,
+    /// Depth of `preempt_disable`, where the ISA keeps it for each task.
+    pub(crate) preempt: TaskPreempt,
 }
 
 /// TS: what wakers poll and write.
@@ -101,6 +102,7 @@ impl Task {
         self.set_class(Class::IdleTask);
         self.ti.state.store(state::RUNNING, Relaxed);
         self.ts.on_cpu.store(1, Relaxed);
+        self.ti.preempt.start();
     }
 
     /// Class of the task.
@@ -166,6 +168,7 @@ fn prepare(
     task.se.vruntime_ns.store(0, Relaxed);
     task.se.sum_exec_ns.store(0, Relaxed);
     task.ti.flags.store(0, Relaxed);
+    task.ti.preempt.start();
     task.thread.func.store(func as usize, Relaxed);
     task.thread.arg.store(arg, Relaxed);
     let sp = arch::initial_stack(area.stack_top(slot), task_entry);

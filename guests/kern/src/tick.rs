@@ -5,9 +5,8 @@
 //! touch its timer: Linux arrives there by keeping the tick for short sleeps. The bookkeeping
 //! lines of tickless idle (masks, counts of busy CPUs) are not modelled yet.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use crate::arch;
+use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::percpu::{Cpu, Line};
 use crate::sched::{self, schedule};
 use crate::task::state;

@@ -5,10 +5,9 @@
 //! is set by itself, before it tests its condition for the last time; the waker makes the
 //! condition true before it tests the state. One of the two sees the other.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-
 use guests_abi::counter::Counter;
 
+use crate::arch::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::arch::{self, irq_restore, irq_save};
 use crate::counters::bump;
 use crate::machine;
@@ -48,9 +47,7 @@ fn ttwu_locked(wakee: &'static Task) -> bool {
     wakee.ti.state.store(state::WAKING, Relaxed);
     if wakee.ts.on_cpu.load(Acquire) != 0 {
         bump(Counter::WakeSpinOncpu);
-        while wakee.ts.on_cpu.load(Acquire) != 0 {
-            arch::cpu_relax();
-        }
+        arch::cond_load(&wakee.ts.on_cpu, Acquire, |on_cpu| on_cpu == 0);
     }
     ttwu_queue(wakee, target);
     count_wake(target);

@@ -14,11 +14,18 @@ pub struct GuestTarget {
 }
 
 /// All targets.
-pub const GUEST_TARGETS: &[GuestTarget] = &[GuestTarget {
-    triple: "x86_64-unknown-none",
-    linker_script: "x86_64.ld",
-    image: "guests/images/x86_64/kern.elf",
-}];
+pub const GUEST_TARGETS: &[GuestTarget] = &[
+    GuestTarget {
+        triple: "x86_64-unknown-none",
+        linker_script: "x86_64.ld",
+        image: "guests/images/x86_64/kern.elf",
+    },
+    GuestTarget {
+        triple: "aarch64-unknown-none-softfloat",
+        linker_script: "aarch64.ld",
+        image: "guests/images/aarch64/kern.elf",
+    },
+];
 
 const PROGRAM_NOTE: u32 = 4;
 

@@ -66,6 +66,7 @@ fn build(root: &Path, target: &GuestTarget, hash: &[u8]) -> Result<(), String> {
     let target_dir = target_dir(root);
     let mut flags = vec![
         format!("-Clink-arg=-T{}", target.linker_script),
+        "-Clink-arg=-zmax-page-size=4096".to_owned(),
         "-Crelocation-model=static".to_owned(),
         format!("--remap-path-prefix={}=.", root.display()),
     ];

@@ -1,7 +1,7 @@
 //! `bench ipistorm`, `bench c2c`, `bench speed`.
 
 use emu_lab::ipistorm::{self, Distribution, Group, LedgerLine, Row};
-use emu_lab::{IPISTORM_PAIRS, KERNEL, LabError, Setting, c2c, fit, speed};
+use emu_lab::{IPISTORM_PAIRS, LabError, Setting, c2c, fit, speed};
 use emu_machine::Machine;
 
 use crate::args::{BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
@@ -29,7 +29,7 @@ pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
     }
 }
 
-fn ipistorm_request(args: &IpistormArgs) -> Result<ipistorm::Request<'static>, LabError> {
+fn ipistorm_request(args: &IpistormArgs) -> Result<ipistorm::Request, LabError> {
     let flags = [
         ("numipi", args.numipi.to_string()),
         ("single", args.single.to_string()),
@@ -48,7 +48,6 @@ fn ipistorm_request(args: &IpistormArgs) -> Result<ipistorm::Request<'static>, L
         limit: meaning::time("--limit", &args.limit)?,
         jobs: meaning::jobs(args.frame.jobs),
         ledger: args.ledger,
-        image: KERNEL,
     })
 }
 
@@ -178,7 +177,7 @@ pub(crate) fn ledger_table(lines: &[LedgerLine]) -> String {
     table(&header, &lines.iter().map(row).collect::<Vec<_>>(), 2)
 }
 
-fn c2c_request(args: &C2cArgs) -> Result<c2c::Request<'static>, LabError> {
+fn c2c_request(args: &C2cArgs) -> Result<c2c::Request, LabError> {
     Ok(c2c::Request {
         machine: args.machine.clone(),
         set: args.set.clone(),
@@ -187,7 +186,6 @@ fn c2c_request(args: &C2cArgs) -> Result<c2c::Request<'static>, LabError> {
         seed: args.seed,
         limit: meaning::time("--limit", &args.limit)?,
         jobs: meaning::jobs(args.frame.jobs),
-        image: KERNEL,
     })
 }
 
@@ -256,8 +254,7 @@ fn c2c_text(report: &c2c::Report) -> String {
 fn speed(args: &SpeedArgs) -> Outcome {
     let start = Clock::start();
     let clock = || start.seconds();
-    let request =
-        speed::Request { image: KERNEL, repeats: args.repeats, divide: args.divide, clock: &clock };
+    let request = speed::Request { repeats: args.repeats, divide: args.divide, clock: &clock };
     let report = speed::run::<Machine>(&request, &Bar::new())?;
     match args.format {
         Format::Text => print(&speed_text(&report))?,

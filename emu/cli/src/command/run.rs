@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use emu_lab::run::{self, Request};
-use emu_lab::{Ending, KERNEL, LabError, Rig, ipistorm, load_machine};
+use emu_lab::{Ending, LabError, Rig, ipistorm, kernel, load_machine};
 use emu_machine::load::MAX_IMAGE_BYTES;
 use emu_machine::{Machine, Options};
 use emu_observe::{ChromeTrace, Ledger, PointTable, TextTrace, Wanted};
@@ -20,7 +20,7 @@ use crate::table::table;
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let bytes = image(&args.image)?;
-    let request = request(args, &bytes)?;
+    let request = request(args, bytes.as_deref())?;
     let mut rig: Machine =
         run::build(&request).map_err(|error| error.during(args.image.display().to_string()))?;
     let traces = Traces::open(args, rig.points())?;
@@ -62,33 +62,38 @@ fn exit_code(args: &RunArgs, ending: &Ending) -> u8 {
     }
 }
 
-fn image(path: &Path) -> Result<Vec<u8>, LabError> {
+/// Bytes of the image; none for the guest kernel, which is that of the machine.
+fn image(path: &Path) -> Result<Option<Vec<u8>>, LabError> {
     if path == Path::new("kern") && !path.exists() {
-        return Ok(KERNEL.to_vec());
+        return Ok(None);
     }
     let read = || {
         let mut bytes = Vec::new();
         // A byte more than an image may have, which is refused then: a device may have no end.
         File::open(path)?.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        Ok(Some(bytes))
     };
     read().map_err(|error: io::Error| LabError::input(format!("{}: {error}", path.display())))
 }
 
-/// What the command asks for, but for the image's being one.
+/// What the command asks for, but for the image's being one: `None` is the guest kernel.
 ///
 /// Errors: `Input` for what cannot be meant.
-pub(crate) fn request<'a>(args: &RunArgs, bytes: &'a [u8]) -> Result<Request<'a>, LabError> {
+pub(crate) fn request<'a>(
+    args: &RunArgs,
+    bytes: Option<&'a [u8]>,
+) -> Result<Request<'a>, LabError> {
     let machine = load_machine(&args.machine, &args.on.set)?;
     emu_lab::cpu_count(&machine, args.on.cpus)?;
     let switches = meaning::switches(&[], &args.guest)?;
-    let bootargs = [vec![switches.bootargs()], args.append.clone()].concat();
+    let bootargs = [vec![switches.bootargs_on(machine.isa)?], args.append.clone()].concat();
     let options = Options {
         cpus: args.on.cpus,
         seed: args.seed,
         max_output: meaning::size("--max-output", &args.max_output)?,
         ..Options::default()
     };
+    let image = bytes.unwrap_or(kernel(machine.isa));
     Ok(Request {
         machine,
         overrides: args.on.set.clone(),
@@ -96,7 +101,7 @@ pub(crate) fn request<'a>(args: &RunArgs, bytes: &'a [u8]) -> Result<Request<'a>
         bootargs: bootargs.join(" ").trim().to_owned(),
         rules: args.point_rule.iter().map(|r| meaning::point_rule(r)).collect::<Result<_, _>>()?,
         limit: meaning::time("--limit", &args.limit)?,
-        image: bytes,
+        image,
     })
 }
 

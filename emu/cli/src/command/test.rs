@@ -1,6 +1,6 @@
 //! `test`: scenario files, one line a failed case.
 
-use emu_lab::{KERNEL, LabError, scenario};
+use emu_lab::{LabError, scenario};
 use emu_machine::Machine;
 
 use crate::args::{Format, TestArgs};
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &TestArgs) -> Outcome {
 /// What the command asks for.
 ///
 /// Errors: `Input` for what cannot be meant, and faults of the scenario files.
-pub(crate) fn request(args: &TestArgs) -> Result<scenario::Request<'static>, LabError> {
+pub(crate) fn request(args: &TestArgs) -> Result<scenario::Request, LabError> {
     let limit = meaning::time("--limit", &args.limit)?;
     let mut cases = scenario::load_dir(&args.dir, &args.guest)?;
     let is_named = |names: &[String], name: &str| {
@@ -33,7 +33,7 @@ pub(crate) fn request(args: &TestArgs) -> Result<scenario::Request<'static>, Lab
     if cases.is_empty() {
         return Err(LabError::input("no scenario matches --id and --machine"));
     }
-    Ok(scenario::Request { cases, image: KERNEL, limit, jobs: meaning::jobs(args.frame.jobs) })
+    Ok(scenario::Request { cases, limit, jobs: meaning::jobs(args.frame.jobs) })
 }
 
 fn text(report: &scenario::Report, verbose: bool) -> String {

@@ -9,15 +9,14 @@ use super::file::{Act, Case, Expectation, Rule, RulesAt, Scope, Who};
 use crate::bench::in_parallel;
 use crate::counters::Counters;
 use crate::ending::{Ending, LabError};
+use crate::image::kernel;
 use crate::rig::{Progress, Rig};
 use crate::{laws, machines};
 
 /// What is asked for.
-pub struct Request<'a> {
+pub struct Request {
     /// Cases, as loaded.
     pub cases: Vec<Case>,
-    /// Guest kernel.
-    pub image: &'a [u8],
     /// Simulated time after which a case is given up.
     pub limit: SimTime,
     /// Host threads.
@@ -105,8 +104,8 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
         targets: case.switches.cpu_list("to", cpus),
     };
     let options = Options { cpus: case.cpus, seed: case.seed, ..Options::default() };
-    let bootargs = case.switches.bootargs();
-    let mut rig = R::build(&machine, options, request.image, &bootargs)?;
+    let bootargs = case.switches.bootargs_on(machine.isa)?;
+    let mut rig = R::build(&machine, options, kernel(machine.isa), &bootargs)?;
     if case.rules_at == RulesAt::Boot {
         rig.set_rules(&rules(case, &cast)?)?;
     }

@@ -14,21 +14,72 @@ mod trap;
 
 use core::arch::asm;
 use core::mem::offset_of;
+use core::ops::Range;
 
+use guests_abi::switch::Isa;
+
+use crate::config::{Config, Idle, Policy};
+use crate::console::die;
+use crate::fdt;
+use crate::machine::Node;
 use crate::percpu::{Cpu, Pcpu};
 
-pub(crate) use apic::{init_timer, send_ipi, timer_arm, timer_stop};
+pub(crate) use apic::{init_timer, send_ipi, send_ipi_many, timer_arm, timer_stop};
 pub(crate) use descriptors::{ArchCpu, init_cpu};
 pub(crate) use start::start_secondary_cpus;
 pub(crate) use switch::{initial_stack, switch_to};
 
-/// Idle CPUs can watch their flags, so that a store wakes them.
-pub(crate) const HAS_POLLING: bool = true;
+/// The ISA, for the table of switches.
+pub(crate) const ISA: Isa = Isa::X86;
 
-/// Address of the test device.
-pub(crate) fn testdev_base() -> u64 {
-    guests_abi::layout::TEST_DEVICE_BASE
+/// Atomics: every read-modify-write with a LOCK prefix orders everything.
+pub(crate) mod atomic {
+    pub(crate) use core::sync::atomic::*;
+
+    /// Sets bits.
+    #[inline]
+    pub(crate) fn set_bits(word: &AtomicU32, bits: u32) {
+        word.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Clears bits.
+    #[inline]
+    pub(crate) fn clear_bits(word: &AtomicU32, bits: u32) {
+        word.fetch_and(!bits, Ordering::Relaxed);
+    }
 }
+
+/// Whether idle CPUs can watch their flags, so that a store wakes them.
+#[inline]
+pub(crate) fn has_polling(_policy: &Policy) -> bool {
+    true
+}
+
+/// Refuses switches that this machine cannot follow.
+pub(crate) fn init_config(config: &Config) {
+    if config.policy.idle == Idle::Mwait
+        && let Some(error) = mwait_error()
+    {
+        die!(BAD_MACHINE, "{error}");
+    }
+}
+
+/// The machine maps all memory.
+pub(crate) fn map_ram(_range: &Range<u64>) {}
+
+/// The machine maps all devices.
+pub(crate) fn map_device(_range: &Range<u64>) {}
+
+/// Takes note of a property of the root node.
+pub(crate) fn find_property(name: &str, value: &[u8]) {
+    apic::find_frequency(name, fdt::number(value).unwrap_or(0));
+}
+
+/// All devices are where the contract has them.
+pub(crate) fn find_device(_node: &Node) {}
+
+/// Address of the test device: the contract says it, before the tree does.
+pub(crate) const TEST_DEVICE_AT_START: u64 = guests_abi::layout::TEST_DEVICE_BASE;
 
 /// Records a point at this place; see `points.rs`.
 macro_rules! point_here {
@@ -71,29 +122,11 @@ macro_rules! irq_disable {
 }
 pub(crate) use irq_disable;
 
-/// Masks interrupts and returns whether they were on, for [`irq_restore`].
-macro_rules! irq_save {
-    ($name:ident) => {{
-        let was_on = $crate::arch::irq_is_on();
-        $crate::arch::irq_disable!($name);
-        was_on
-    }};
-}
-pub(crate) use irq_save;
-
 /// Unmasks interrupts.
 #[inline]
 pub(crate) fn irq_enable() {
     // SAFETY: every handler is installed before the first call.
     unsafe { asm!("sti", options(nostack)) }
-}
-
-/// Unmasks interrupts if `was_on`.
-#[inline]
-pub(crate) fn irq_restore(was_on: bool) {
-    if was_on {
-        irq_enable();
-    }
 }
 
 /// Whether interrupts are unmasked.
@@ -109,6 +142,32 @@ pub(crate) fn irq_is_on() -> bool {
 #[inline]
 pub(crate) fn cpu_relax() {
     core::hint::spin_loop();
+}
+
+/// Waits a moment in a loop that waits for a word to change.
+#[inline]
+pub(crate) fn wait_change(_word: &atomic::AtomicU32, _seen: u32) {
+    cpu_relax();
+}
+
+/// As [`wait_change`], for a pointer.
+#[inline]
+pub(crate) fn wait_change_pointer<T>(_word: &atomic::AtomicPtr<T>, _seen: *mut T) {
+    cpu_relax();
+}
+
+/// Reads a register of a device.
+#[inline]
+pub(crate) fn io_read(address: u64) -> u64 {
+    // SAFETY: callers pass registers of devices, whose pages are mapped uncached.
+    unsafe { (address as *const u64).read_volatile() }
+}
+
+/// Writes a register of a device, behind everything stored before.
+#[inline]
+pub(crate) fn io_write(address: u64, value: u64) {
+    // SAFETY: as in `io_read`; the registers written change no memory of the kernel.
+    unsafe { (address as *mut u64).write_volatile(value) }
 }
 
 /// Full barrier.
@@ -171,7 +230,7 @@ pub(crate) fn mwait() {
 }
 
 /// What the machine lacks for `idle=mwait`, if anything.
-pub(crate) fn mwait_error() -> Option<&'static str> {
+fn mwait_error() -> Option<&'static str> {
     let has_monitor = cpuid(1).ecx & 1 << 3 != 0;
     if !has_monitor || cpuid(0).eax < 5 {
         return Some("idle=mwait: no MONITOR/MWAIT on this machine");
@@ -237,10 +296,27 @@ pub(crate) fn this_cpu() -> &'static Cpu {
 /// So the count is 0 exactly when the CPU may and should call the scheduler.
 const PREEMPT_NO_NEED: u32 = 1 << 31;
 
-/// Value of the preemption count of a CPU that starts: disabled once, no need to reschedule.
-pub(crate) const PREEMPT_INITIAL: u32 = PREEMPT_NO_NEED | 1;
+/// Preemption count of a CPU.
+#[repr(transparent)]
+pub(crate) struct CpuPreempt(atomic::AtomicU32);
 
-const PREEMPT_AT: usize = offset_of!(Cpu, pcpu) + offset_of!(Pcpu, preempt_count);
+impl CpuPreempt {
+    /// Disabled once, no need to reschedule.
+    pub(crate) fn start(&self) {
+        self.0.store(PREEMPT_NO_NEED | 1, atomic::Ordering::Relaxed);
+    }
+}
+
+/// Tasks have no count of their own.
+#[repr(C)]
+pub(crate) struct TaskPreempt;
+
+impl TaskPreempt {
+    /// Nothing to start.
+    pub(crate) fn start(&self) {}
+}
+
+const PREEMPT_AT: usize = offset_of!(Cpu, pcpu) + offset_of!(Pcpu, preempt);
 
 /// Disables preemption, nestable.
 #[inline]
@@ -278,7 +354,7 @@ pub(crate) fn preempt_enable() {
 /// Whether this CPU may and should call the scheduler.
 #[inline]
 pub(crate) fn preempt_is_due() -> bool {
-    this_cpu().pcpu.preempt_count.load(core::sync::atomic::Ordering::Relaxed) == 0
+    this_cpu().pcpu.preempt.0.load(atomic::Ordering::Relaxed) == 0
 }
 
 /// Folds NEED_RESCHED into the preemption count.

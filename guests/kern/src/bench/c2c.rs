@@ -4,8 +4,6 @@
 //! the other's mark for its own; a failed try takes the line as well. A sample is the time of
 //! `iters` round trips, each two hand-overs. Pairs run one after the other.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-
 use guests_abi::block::SampleKind;
 use guests_abi::class::LineClass;
 use guests_abi::device::region;
@@ -13,6 +11,7 @@ use guests_sched::preempt::Class;
 
 use super::gate::Gate;
 use super::nth_cpu;
+use crate::arch::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use crate::completion::Completion;
 use crate::console::die;
 use crate::points::point;

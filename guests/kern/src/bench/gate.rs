@@ -1,8 +1,7 @@
 //! Start gate of benchmark threads: all arrive, the last one may act, then all go.
 
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::SeqCst};
-
 use crate::arch;
+use crate::arch::atomic::{AtomicU32, Ordering::Acquire, Ordering::SeqCst};
 
 /// A gate for one use, on lines of its own.
 #[repr(C, align(64))]
@@ -24,9 +23,7 @@ impl Gate {
             act();
             self.open.store(1, SeqCst);
         }
-        while self.open.load(Acquire) == 0 {
-            arch::cpu_relax();
-        }
+        arch::cond_load(&self.open, Acquire, |open| open != 0);
     }
 }
 

@@ -31,7 +31,7 @@ const RACE_SPREAD: u64 = 512;
 struct Trial {
     target: usize,
     series: Series,
-    lost: core::sync::atomic::AtomicU64,
+    lost: crate::arch::atomic::AtomicU64,
     done: Completion,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn run() -> u64 {
         die!(BAD_SWITCH, "lostcall: needs two cpus and nohz=1");
     }
     let series = SeriesTable::publish(1).define(0, SampleKind::LostCalls, from, target, 1);
-    let lost = core::sync::atomic::AtomicU64::new(0);
+    let lost = crate::arch::atomic::AtomicU64::new(0);
     let trial = memory::alloc_value(
         machine::node(from),
         Trial { target, series, lost, done: Completion::new() },
@@ -53,7 +53,7 @@ pub(super) fn run() -> u64 {
     TRIAL.set(Some(trial));
     task::kthread_run(from, Class::Normal, try_loop, 0);
     trial.done.wait_for(1);
-    let lost = trial.lost.load(core::sync::atomic::Ordering::Relaxed);
+    let lost = trial.lost.load(crate::arch::atomic::Ordering::Relaxed);
     if lost == 0 {
         return guests_abi::exit::PASS;
     }
@@ -83,6 +83,6 @@ extern "C" fn try_loop(_: usize) {
     trial.series.record(0, lost);
     trial.series.finish(1);
     testdev::region_end(region::BENCH);
-    trial.lost.store(lost, core::sync::atomic::Ordering::Relaxed);
+    trial.lost.store(lost, crate::arch::atomic::Ordering::Relaxed);
     trial.done.complete();
 }

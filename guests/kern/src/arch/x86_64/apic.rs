@@ -3,13 +3,17 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use guests_abi::layout;
+
 use super::trap::{
     VECTOR_CALL, VECTOR_CALL_SINGLE, VECTOR_ERROR, VECTOR_RESCHED, VECTOR_SPURIOUS, VECTOR_TIMER,
 };
 use super::{clock_ticks, cpuid, rdmsr, wrmsr};
 use crate::arch::Ipi;
-use crate::machine::Machine;
+use crate::console::die;
+use crate::machine;
 use crate::percpu::Cpu;
+use crate::smp::CpuMask;
 
 const MSR_APIC_BASE: u32 = 0x1b;
 const MSR_TSC_DEADLINE: u32 = 0x6e0;
@@ -44,6 +48,9 @@ struct Facts {
     /// The ICR write of x2APIC does not wait for older stores (Intel): fence before it.
     needs_fence: AtomicBool,
     has_deadline: AtomicBool,
+    /// Frequencies of the TSC and of the timer's input; 0 until they are known.
+    tsc_hz: AtomicU64,
+    timer_hz: AtomicU64,
     /// Timer ticks per TSC tick, scaled by 2^32.
     timer_scale: AtomicU64,
     timer_count_max: AtomicU32,
@@ -53,6 +60,8 @@ static FACTS: Facts = Facts {
     is_x2apic: AtomicBool::new(false),
     needs_fence: AtomicBool::new(false),
     has_deadline: AtomicBool::new(false),
+    tsc_hz: AtomicU64::new(0),
+    timer_hz: AtomicU64::new(0),
     timer_scale: AtomicU64::new(0),
     timer_count_max: AtomicU32::new(u32::MAX),
 };
@@ -69,10 +78,23 @@ pub(super) fn init_facts() {
     FACTS.has_deadline.store(cpuid(1).ecx & 1 << 24 != 0, Relaxed);
 }
 
-/// Takes the timer's frequency from the machine's description.
-pub(crate) fn init_timer(machine: &Machine) {
-    let scale = (u128::from(machine.apic_timer_hz) << 32) / u128::from(machine.tsc_hz.max(1));
-    FACTS.timer_scale.store(scale as u64, Relaxed);
+/// Takes note of a frequency, if the property is one.
+pub(super) fn find_frequency(name: &str, hz: u64) {
+    match name {
+        layout::fdt::TSC_HZ => FACTS.tsc_hz.store(hz, Relaxed),
+        layout::fdt::APIC_TIMER_HZ => FACTS.timer_hz.store(hz, Relaxed),
+        _ => {}
+    }
+}
+
+/// Sets the timer's scale; returns the frequency of the clock.
+pub(crate) fn init_timer() -> u64 {
+    let (tsc_hz, timer_hz) = (FACTS.tsc_hz.load(Relaxed), FACTS.timer_hz.load(Relaxed));
+    if tsc_hz == 0 || timer_hz == 0 {
+        die!(BAD_MACHINE, "device tree lacks {} or its timer", layout::fdt::TSC_HZ);
+    }
+    FACTS.timer_scale.store(((u128::from(timer_hz) << 32) / u128::from(tsc_hz)) as u64, Relaxed);
+    tsc_hz
 }
 
 /// Whether the APICs are in x2APIC mode.
@@ -128,13 +150,18 @@ pub(crate) fn timer_stop() {
 
 /// Sends one IPI; what was stored before is visible to its handler.
 #[inline]
-pub(crate) fn send_ipi(target_apic_id: u32, ipi: Ipi) {
+pub(crate) fn send_ipi(target: usize, ipi: Ipi) {
     let vector = match ipi {
         Ipi::Resched => VECTOR_RESCHED,
         Ipi::Call => VECTOR_CALL,
         Ipi::CallSingle => VECTOR_CALL_SINGLE,
     };
-    write_icr(target_apic_id, u32::from(vector));
+    write_icr(machine::hw_id(target) as u32, u32::from(vector));
+}
+
+/// Sends one IPI to each of many CPUs: one command for each.
+pub(crate) fn send_ipi_many(targets: &CpuMask, ipi: Ipi) {
+    targets.for_each(|target| send_ipi(target, ipi));
 }
 
 /// Resets all other CPUs, which then wait for their start-up IPI.
@@ -174,7 +201,7 @@ fn read(register: u32) -> u32 {
     if is_x2apic() {
         return rdmsr(MSR_X2APIC + register) as u32;
     }
-    let address = guests_abi::layout::LAPIC_BASE + u64::from(register) * 16;
+    let address = layout::LAPIC_BASE + u64::from(register) * 16;
     // SAFETY: the page of the local APIC is mapped uncached; `register` is one of the above.
     unsafe { (address as *const u32).read_volatile() }
 }
@@ -185,7 +212,7 @@ fn write(register: u32, value: u32) {
         wrmsr(MSR_X2APIC + register, u64::from(value));
         return;
     }
-    let address = guests_abi::layout::LAPIC_BASE + u64::from(register) * 16;
+    let address = layout::LAPIC_BASE + u64::from(register) * 16;
     // SAFETY: as in `read`.
     unsafe { (address as *mut u32).write_volatile(value) }
 }

@@ -11,7 +11,9 @@ use core::mem::offset_of;
 
 use super::descriptors::{CODE_DESCRIPTOR, DATA_DESCRIPTOR};
 use super::{apic, trap};
-use crate::machine::{CpuFacts, Machine};
+use crate::console::die;
+use crate::machine::{self, CpuFacts};
+use crate::memory;
 
 // `rdi` is the address of the FDT, the stack is the machine's.
 global_asm!(
@@ -58,13 +60,26 @@ unsafe extern "C" {
     static TRAMPOLINE_END: u8;
 }
 
+/// Highest APIC ID for which a table is made.
+const APIC_ID_MAX: u64 = 0xffff;
+
+/// Addresses of the facts by APIC ID; 0 where there is no CPU.
+fn facts_by_apic_id() -> &'static [u64] {
+    let cpus = 0..machine::cpu_count();
+    let apic_id_max = cpus.clone().map(machine::hw_id).max().unwrap_or(0);
+    if apic_id_max > APIC_ID_MAX {
+        die!(BAD_MACHINE, "apic id {apic_id_max:#x}: at most {APIC_ID_MAX:#x}");
+    }
+    let table = memory::alloc_slice(0, apic_id_max as usize + 1);
+    for cpu in cpus {
+        table[machine::hw_id(cpu) as usize] = core::ptr::from_ref(machine::facts(cpu)) as u64;
+    }
+    table
+}
+
 /// Starts every other CPU; each calls `entry` on the stack whose top is `stack_top` bytes behind
 /// the start of its area.
-pub(crate) fn start_secondary_cpus(
-    machine: &Machine,
-    stack_top: usize,
-    entry: extern "C" fn(&'static CpuFacts) -> !,
-) {
+pub(crate) fn start_secondary_cpus(stack_top: usize, entry: extern "C" fn(&'static CpuFacts) -> !) {
     let (cr0, cr3, cr4): (u64, u64, u64);
     // SAFETY: reading control registers changes nothing.
     unsafe {
@@ -72,7 +87,7 @@ pub(crate) fn start_secondary_cpus(
         asm!("mov {}, cr3", out(reg) cr3, options(nostack, nomem));
         asm!("mov {}, cr4", out(reg) cr4, options(nostack, nomem));
     }
-    let facts = machine.facts_by_hw_id();
+    let facts = facts_by_apic_id();
     let parameters = Parameters {
         cr0,
         cr3,
