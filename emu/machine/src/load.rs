@@ -1,18 +1,21 @@
-//! ELF64 executables: bytes in, segments with symbols and points out, or the reason why not.
+//! Images: bytes in, segments with symbols and points out, or the reason why not.
 //!
-//! Modelled: little-endian ET_EXEC for x86-64 and arm64, loaded at `p_paddr`; symbols of
-//! `.symtab`; points and source hash (guest contract of the project). Not modelled: relocation,
-//! dynamic linking, Multiboot, PVH, bzImage, compressed sections, debug information.
+//! Modelled: ELF64, little-endian ET_EXEC for x86-64 and arm64, loaded at `p_paddr`; symbols of
+//! `.symtab`; points and source hash (guest contract of the project); Linux kernels of arm64 and
+//! raw binaries (`flat`). Not modelled: relocation, dynamic linking, Multiboot, PVH, bzImage,
+//! compressed sections, debug information.
 //!
 //! Every table entry is read on its own by goblin after its place was checked here: its
 //! whole-file parser reads dynamic tables and relocations that an image must not have, and
 //! allocates by their claims. What is allocated here is bounded by the bytes of the file.
 
 mod error;
+mod flat;
 mod points;
 mod symbols;
 
 pub use error::LoadError;
+pub use flat::is_linux;
 pub use points::{MAX_POINT_NAME_BYTES, MAX_POINTS, Point};
 pub use symbols::{MAX_NAME_BYTES, Symbol, Symbols};
 

@@ -22,6 +22,11 @@ pub enum LoadError {
         /// Its first bytes, as many as there are up to four.
         found: Vec<u8>,
     },
+    /// An arm64 Linux kernel image that cannot run.
+    Linux {
+        /// What is wrong with it.
+        why: String,
+    },
     /// A 32-bit ELF, or a class that does not exist.
     Class {
         /// `e_ident[EI_CLASS]`.
@@ -180,6 +185,7 @@ impl fmt::Display for LoadError {
         match self {
             Self::TooLarge { .. }
             | Self::NotElf { .. }
+            | Self::Linux { .. }
             | Self::Class { .. }
             | Self::Encoding { .. }
             | Self::Kind { .. }
@@ -205,8 +211,9 @@ impl LoadError {
             Self::NotElf { found } => write!(
                 f,
                 "not an ELF file: it begins with {found:02x?}, not with [7f, 45, 4c, 46]; \
-                 give a linked 64-bit ELF executable"
+                 give a linked 64-bit ELF executable, a Linux Image of arm64, or --load-at"
             ),
+            Self::Linux { why } => write!(f, "arm64 Linux image: {why}"),
             Self::Class { found: 1 } => f.write_str(
                 "32-bit ELF, only 64-bit is loaded; compile for x86_64-none-elf or \
                  aarch64-none-elf (-m64)",
