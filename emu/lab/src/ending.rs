@@ -55,7 +55,7 @@ impl Ending {
             Stop::Exit { .. } => 1,
             Stop::Region { .. } => 2,
             Stop::Stalled => 3,
-            Stop::GuestFault { .. } => 4,
+            Stop::GuestFault { .. } | Stop::Reset => 4,
             Stop::TimeLimit | Stop::OutputLimit => 5,
         }
     }
@@ -68,6 +68,7 @@ impl Ending {
             Stop::Region { .. } => "region",
             Stop::Stalled => "stalled",
             Stop::GuestFault { .. } => "guest_fault",
+            Stop::Reset => "reset",
             Stop::TimeLimit => "time_limit",
             Stop::OutputLimit => "output_limit",
         }
@@ -105,6 +106,7 @@ impl fmt::Display for Ending {
                     line.iter().try_for_each(|(name, value)| write!(f, " {name:>6} {value:016x}"))
                 })
             }
+            Stop::Reset => write!(f, "the guest asked for a reset at {time}, which ends a run"),
             Stop::TimeLimit => {
                 write!(f, "time limit reached at {time} simulated; raise it with --limit")
             }

@@ -92,7 +92,7 @@ pub struct Report {
     pub seed: u64,
     /// Command line of the guest.
     pub bootargs: String,
-    /// How it ended: `exit`, `stalled`, `guest_fault`, `time_limit`, `output_limit`.
+    /// How it ended: `exit`, `stalled`, `guest_fault`, `reset`, `time_limit`, `output_limit`.
     pub ending: &'static str,
     /// The guest's exit code, if it wrote one.
     pub guest_code: Option<u64>,

@@ -67,6 +67,8 @@ pub enum Stop {
         /// The cpu that wrote it.
         cpu: CpuId,
     },
+    /// The guest asked its firmware to start the machine anew.
+    Reset,
     /// No cpu can ever run again; see the stall report.
     Stalled,
     /// A guest fault without handler: triple fault of this cpu, or a reset loop.

@@ -6,10 +6,15 @@ use emu_arm64::cpu::ArmCpu;
 use emu_arm64::defs::spsr;
 use emu_arm64::gic::{FRAME_SIZE, GicConfig, Redistributor};
 use emu_cpu::port::{DeviceAccess, Space};
-use emu_sim::{CpuId, PhysAddr};
+use emu_cpu::wait::Signal;
+use emu_sim::{PhysAddr, SimTime};
 
 use crate::assemble::arm64::{affinity, cpu_config, cpu_identity};
-use crate::bus::Request;
+use crate::bus::{Asked, Request};
+use crate::dev::gicd::Gicd;
+use crate::dev::pl011::{self, Pl011};
+use crate::dev::power::{self, Power};
+use crate::dev::spi;
 use crate::handover::{self, Arm64Entry, Handover, HandoverError};
 use crate::map;
 use crate::platform::Platform;
@@ -17,6 +22,9 @@ use crate::platform::Platform;
 /// Devices of an arm64 machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Arm64 {
+    gicd: Gicd,
+    uart: Pl011,
+    power: Power,
     /// The redistributors of other cpus as a cpu sees them, which reads identities only.
     redistributors: Vec<Redistributor>,
 }
@@ -27,17 +35,26 @@ impl Platform for Arm64 {
     const TEST_DEVICE: u64 = map::TEST_DEVICE_BASE;
 
     fn new(topology: &topology::Machine, cpus: usize) -> Arm64 {
-        let frames = |cpu: usize| {
-            let identity = cpu_identity(topology, cpu, cpus);
-            identity.gic_frame.map(|_| {
-                Redistributor::new(GicConfig {
-                    affinity: identity.affinity(),
-                    number: identity.number,
-                    is_last: identity.is_last,
+        let identities = (0..cpus).map(|cpu| cpu_identity(topology, cpu, cpus));
+        let affinities: Vec<u32> = identities.clone().map(|id| id.affinity()).collect();
+        let memory = topology.ram().iter().map(|r| r.base..r.base + r.size).collect();
+        // A cpu starts when the message that starts it has come.
+        let start = SimTime(topology.ipi_wire.package);
+        let redistributors = identities.filter(|identity| identity.gic_frame.is_some());
+        Arm64 {
+            gicd: Gicd::new(affinities.clone(), topology.arm.gic.has_range_selector),
+            uart: Pl011::new(),
+            power: Power::new(affinities, memory, start),
+            redistributors: redistributors
+                .map(|identity| {
+                    Redistributor::new(GicConfig {
+                        affinity: identity.affinity(),
+                        number: identity.number,
+                        is_last: identity.is_last,
+                    })
                 })
-            })
-        };
-        Arm64 { redistributors: (0..cpus).filter_map(frames).collect() }
+                .collect(),
+        }
     }
 
     fn cpu_maker(
@@ -68,11 +85,33 @@ impl Platform for Arm64 {
         cpu.registers_changed();
     }
 
-    fn access(&mut self, _cpu: CpuId, a: &DeviceAccess, _out: &mut Vec<Request>) -> Option<u64> {
+    fn access(&mut self, asked: &Asked, out: &mut Vec<Request>) -> Option<u64> {
+        let a = &asked.access;
         match a.space {
+            Space::Memory if lies(a, map::UART_BASE, map::DEVICE_BYTES) => {
+                Some(self.uart_access(a, out))
+            }
+            Space::Memory if lies(a, map::GICD_BASE, map::GICD_V3_BYTES) => {
+                Some(self.distributor(a, out))
+            }
             Space::Memory => self.redistributor(a),
-            Space::Firmware | Space::Gicd | Space::Port => None,
+            Space::Firmware => Some(self.firmware(asked, out)),
+            Space::Gicd => {
+                let effects = self.gicd.hear(asked.cpu, a.addr, a.write.unwrap_or(0));
+                signal(effects, out);
+                Some(0)
+            }
+            Space::Port => None,
         }
+    }
+
+    fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool {
+        let has_room = self.uart.has_room();
+        if has_room {
+            let effects = self.uart.receive(byte);
+            self.uart_effects(effects, out);
+        }
+        has_room
     }
 
     fn interrupts(cpu: &ArmCpu) -> (bool, Vec<u8>) {
@@ -82,7 +121,66 @@ impl Platform for Arm64 {
     }
 }
 
+/// Whether an access is one of a device's bytes.
+fn lies(a: &DeviceAccess, base: u64, bytes: u64) -> bool {
+    (base..base + bytes).contains(&a.addr)
+}
+
+/// Signals what the distributor tells the cpus.
+fn signal(effects: Vec<spi::Effect>, out: &mut Vec<Request>) {
+    out.extend(effects.into_iter().map(|effect| {
+        let (to, signal) = match effect {
+            spi::Effect::Forward { cpu, intid, priority, group } => {
+                (cpu, Signal::Forward { intid, priority, group })
+            }
+            spi::Effect::Retract { cpu, intid } => (cpu, Signal::Retract { intid }),
+            spi::Effect::Sgi { cpu, intid, .. } => {
+                (cpu, Signal::Interrupt { vector: intid, level: false, logical: None })
+            }
+        };
+        Request::Signal { to, signal }
+    }));
+}
+
 impl Arm64 {
+    fn uart_access(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> u64 {
+        let offset = a.addr - map::UART_BASE;
+        let (value, effects) = match a.write {
+            None => self.uart.read(offset, a.size),
+            Some(value) => (0, self.uart.write(offset, value)),
+        };
+        self.uart_effects(effects, out);
+        value
+    }
+
+    fn uart_effects(&mut self, effects: pl011::Effects, out: &mut Vec<Request>) {
+        out.extend(effects.console.into_iter().map(Request::Console));
+        if let Some(is_up) = effects.irq {
+            signal(self.gicd.set_line(map::UART_INTID, is_up), out);
+        }
+    }
+
+    fn distributor(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> u64 {
+        let offset = a.addr - map::GICD_BASE;
+        let Some(value) = a.write else { return self.gicd.read(offset, a.size) };
+        signal(self.gicd.write(offset, a.size, value), out);
+        0
+    }
+
+    fn firmware(&mut self, asked: &Asked, out: &mut Vec<Request>) -> u64 {
+        let DeviceAccess { addr, write, .. } = asked.access;
+        let (value, effect) = self.power.access(asked.cpu, addr, write, asked.now);
+        out.extend(effect.map(|effect| match effect {
+            // The message takes as long as the controller says (`Arm64::new`).
+            power::Effect::PowerOn { cpu, entry, context, from: _ } => {
+                Request::Signal { to: cpu, signal: Signal::PowerOn { entry, context } }
+            }
+            power::Effect::SystemOff => Request::Exit(0),
+            power::Effect::SystemReset => Request::Reset,
+        }));
+        value
+    }
+
     /// The frames of a redistributor, by a cpu that is not its own. Software looks for its own by
     /// what they say of themselves; their state is in that cpu and cannot be reached from here.
     fn redistributor(&self, a: &DeviceAccess) -> Option<u64> {

@@ -2,10 +2,12 @@
 //!
 //! Devices hold no handles; they return effects, and this is where those are read.
 
+use std::collections::VecDeque;
+
 use emu_cpu::port::{DeviceAccess, Space};
 use emu_cpu::thread::RunState;
 use emu_cpu::wait::{Signal, WaitReason};
-use emu_sim::{CpuId, PhysAddr};
+use emu_sim::{CpuId, PhysAddr, SimTime};
 use guests_abi::class::LineClass;
 use guests_abi::device as abi;
 
@@ -15,6 +17,17 @@ use crate::platform::Platform;
 /// Bytes of a device's page.
 pub(crate) const PAGE: u64 = 0x1000;
 
+/// An access that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Who made it.
+    pub(crate) cpu: CpuId,
+    /// What.
+    pub(crate) access: DeviceAccess,
+    /// When it arrived.
+    pub(crate) now: SimTime,
+}
+
 /// What a device access asks of the machine beyond its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
@@ -22,14 +35,16 @@ pub(crate) enum Request {
     Console(u8),
     /// End the run.
     Exit(u64),
+    /// Start the machine anew.
+    Reset,
     /// Region mark.
     Region { id: u64, begin: bool },
     /// Record a sample.
     Sample { id: u64, value: u64 },
     /// Name a range of lines.
     Lines { address: PhysAddr, len: u64, class: LineClass },
-    /// Send a signal to the cpu of this architectural id.
-    Signal { to: u32, signal: Signal },
+    /// Send a signal to a cpu.
+    Signal { to: CpuId, signal: Signal },
     /// An access that no device has, for the first time.
     Unknown { addr: u64, write: bool },
 }
@@ -48,6 +63,8 @@ pub(crate) enum Answer {
 pub(crate) struct Bus<P> {
     pub(crate) test: TestDevice,
     platform: P,
+    /// Bytes from the outside that the console has not taken.
+    input: VecDeque<u8>,
     reported: Vec<(u64, bool)>,
 }
 
@@ -59,24 +76,38 @@ impl<P: Platform> Bus<P> {
         Bus {
             test: TestDevice::new(cpus, seed),
             platform: P::new(topology, cpus),
+            input: VecDeque::new(),
             reported: Vec::new(),
         }
     }
 
-    /// Performs one access of `cpu`.
-    pub(crate) fn access(
-        &mut self,
-        cpu: CpuId,
-        a: &DeviceAccess,
-        out: &mut Vec<Request>,
-    ) -> Answer {
+    /// Performs one access.
+    pub(crate) fn access(&mut self, asked: &Asked, out: &mut Vec<Request>) -> Answer {
+        let a = &asked.access;
         let test = P::TEST_DEVICE..P::TEST_DEVICE + PAGE;
         if a.space == Space::Memory && test.contains(&a.addr) {
-            return self.test_access(cpu, a, out);
+            return self.test_access(asked.cpu, a, out);
         }
-        match self.platform.access(cpu, a, out) {
+        let value = self.platform.access(asked, out);
+        self.feed(out);
+        match value {
             Some(value) => Answer::Value(value),
             None => self.unknown(a, out),
+        }
+    }
+
+    /// Bytes for the console's receiver, which takes them as it finds room.
+    pub(crate) fn input(&mut self, bytes: &[u8], out: &mut Vec<Request>) {
+        self.input.extend(bytes);
+        self.feed(out);
+    }
+
+    fn feed(&mut self, out: &mut Vec<Request>) {
+        while let Some(byte) = self.input.front() {
+            if !self.platform.receive(*byte, out) {
+                return;
+            }
+            self.input.pop_front();
         }
     }
 

@@ -142,6 +142,11 @@ impl Machine {
         each!(&self.0, s => &s.console)
     }
 
+    /// Hands bytes to the receiver of the serial port, which takes them as it finds room.
+    pub fn input(&mut self, bytes: &[u8]) {
+        each!(&mut self.0, s => s.input(bytes));
+    }
+
     /// Lines that the guest named.
     #[must_use]
     pub fn named_lines(&self) -> &[NamedLines] {

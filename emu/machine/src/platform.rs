@@ -6,10 +6,9 @@
 use std::fmt::Debug;
 
 use emu_cpu::isa::Isa;
-use emu_cpu::port::DeviceAccess;
-use emu_sim::{CpuId, PhysAddr};
+use emu_sim::PhysAddr;
 
-use crate::bus::Request;
+use crate::bus::{Asked, Request};
 use crate::handover::{Handover, HandoverError};
 
 /// The devices of a machine of one instruction set, and how its cpus are made.
@@ -45,8 +44,11 @@ pub(crate) trait Platform: Clone + Debug {
     /// Sets a cpu at the hand-over state.
     fn enter(cpu: &mut Self::Cpu, entry: &Self::Entry);
 
-    /// Performs one access of `cpu`: the value read, 0 for a write, `None` where nobody answers.
-    fn access(&mut self, cpu: CpuId, a: &DeviceAccess, out: &mut Vec<Request>) -> Option<u64>;
+    /// Performs one access: the value read, 0 for a write, `None` where nobody answers.
+    fn access(&mut self, a: &Asked, out: &mut Vec<Request>) -> Option<u64>;
+
+    /// Hands a byte to the console's receiver; false when it has no room.
+    fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool;
 
     /// What a report says of a cpu's interrupts: whether it takes them, and those pending.
     fn interrupts(cpu: &Self::Cpu) -> (bool, Vec<u8>);

@@ -17,7 +17,7 @@ use emu_sim::mutant::Mutant;
 use emu_sim::{Chance, CpuId, Key, NodeRef, Phase, SimTime};
 
 use crate::api::{NamedLines, Stop, Until};
-use crate::bus::{Answer, Request, abi_state};
+use crate::bus::{Answer, Asked, Request, abi_state};
 use crate::earliest::Two;
 use crate::platform::Platform;
 use crate::system::System;
@@ -317,7 +317,7 @@ impl<P: Platform> System<P> {
             UncoreItem::Device { cpu, access, is_posted } => {
                 let now = SimTime(key.time);
                 let mut requests = Vec::new();
-                let answer = self.bus.access(cpu, &access, &mut requests);
+                let answer = self.bus.access(&Asked { cpu, access, now }, &mut requests);
                 if !is_posted {
                     self.answer_access(cpu, answer, now);
                 }
@@ -365,7 +365,7 @@ impl<P: Platform> System<P> {
         }
     }
 
-    fn serve(&mut self, cpu: CpuId, request: Request, now: SimTime, until: &Until) {
+    pub(crate) fn serve(&mut self, cpu: CpuId, request: Request, now: SimTime, until: &Until) {
         let event = match request {
             Request::Console(byte) => {
                 self.console.push(byte);
@@ -375,6 +375,7 @@ impl<P: Platform> System<P> {
                 return;
             }
             Request::Exit(code) => return self.ask_stop(now, Stop::Exit { code }),
+            Request::Reset => return self.ask_stop(now, Stop::Reset),
             Request::Region { id, begin } => {
                 if until.regions {
                     self.ask_stop(now, Stop::Region { id, begin, cpu });
@@ -392,9 +393,8 @@ impl<P: Platform> System<P> {
     }
 
     /// Signals of devices travel as far as the farthest IPI of the sender's package.
-    fn send_from_device(&mut self, to: u32, signal: Signal, now: SimTime) {
-        let Ok(at) = self.arch_ids.binary_search_by_key(&to, |e| e.0) else { return };
-        let (core, smt) = self.places[self.arch_ids[at].1 as usize];
+    fn send_from_device(&mut self, to: CpuId, signal: Signal, now: SimTime) {
+        let (core, smt) = self.places[to.index()];
         let time = now.ps() + self.topology.ipi_wire.package;
         let key = self.machine_key(time, Phase::Signal);
         let id = IpiId { from: CpuId(u32::MAX), n: self.seq };

@@ -13,7 +13,7 @@ use emu_mem::phys::Phys;
 use emu_observe::{Record, Wanted};
 use emu_sim::{Agenda, Chance, CoreId, CpuId, Key, LlcId, PhysAddr, SimTime};
 
-use crate::api::{NamedLines, Options, PointRule, Stop};
+use crate::api::{NamedLines, Options, PointRule, Stop, Until};
 use crate::assemble;
 use crate::bus::Bus;
 use crate::dma::DmaEngine;
@@ -198,6 +198,17 @@ impl<P: Platform> System<P> {
     pub(crate) fn cpu(&self, cpu: CpuId) -> &P::Cpu {
         let (core, smt) = self.places[cpu.index()];
         self.cores[core].isa(smt)
+    }
+
+    /// Bytes for the console's receiver, from now on.
+    pub(crate) fn input(&mut self, bytes: &[u8]) {
+        let mut requests = Vec::new();
+        self.bus.input(bytes, &mut requests);
+        let until = Until { time: SimTime::NEVER, regions: false };
+        for r in requests {
+            self.serve(CpuId(0), r, self.now, &until);
+        }
+        self.refresh_next();
     }
 
     /// Copies guest memory.

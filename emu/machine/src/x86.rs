@@ -10,7 +10,7 @@ use emu_x86::defs::rflags;
 use emu_x86::state::{SegReg, Segment, TableReg, gpr};
 
 use crate::assemble;
-use crate::bus::{PAGE, Request};
+use crate::bus::{Asked, PAGE, Request};
 use crate::dev::ioapic::{IoApic, Message};
 use crate::dev::uart16550::{self, Uart16550};
 use crate::handover::{self, Handover, HandoverError, X86Entry};
@@ -26,6 +26,8 @@ const COM1_END: u64 = COM1 + uart16550::PORTS as u64;
 pub(crate) struct X86 {
     uart: Uart16550,
     ioapic: IoApic,
+    /// APIC ids by cpu.
+    apic_ids: Vec<u32>,
 }
 
 impl Platform for X86 {
@@ -33,8 +35,9 @@ impl Platform for X86 {
     type Entry = X86Entry;
     const TEST_DEVICE: u64 = 0xfed8_0000;
 
-    fn new(_topology: &topology::Machine, _cpus: usize) -> X86 {
-        X86 { uart: Uart16550::new(), ioapic: IoApic::new() }
+    fn new(topology: &topology::Machine, cpus: usize) -> X86 {
+        let apic_ids = topology.cpus.iter().take(cpus).map(Self::arch_id).collect();
+        X86 { uart: Uart16550::new(), ioapic: IoApic::new(), apic_ids }
     }
 
     fn cpu_maker(
@@ -82,7 +85,8 @@ impl Platform for X86 {
         cpu.registers_changed();
     }
 
-    fn access(&mut self, _cpu: CpuId, a: &DeviceAccess, out: &mut Vec<Request>) -> Option<u64> {
+    fn access(&mut self, asked: &Asked, out: &mut Vec<Request>) -> Option<u64> {
+        let a = &asked.access;
         match a.space {
             Space::Memory if (IOAPIC..IOAPIC + PAGE).contains(&a.addr) => {
                 Some(self.ioapic_access(a, out))
@@ -90,6 +94,15 @@ impl Platform for X86 {
             Space::Port if (COM1..COM1_END).contains(&a.addr) => Some(self.uart_access(a, out)),
             _ => None,
         }
+    }
+
+    fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool {
+        let has_room = self.uart.has_room();
+        if has_room {
+            let effects = self.uart.receive(byte);
+            self.uart_effects(effects, out);
+        }
+        has_room
     }
 
     fn interrupts(cpu: &X86Cpu) -> (bool, Vec<u8>) {
@@ -101,7 +114,8 @@ impl X86 {
     fn ioapic_access(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> u64 {
         let offset = a.addr - IOAPIC;
         let Some(value) = a.write else { return u64::from(self.ioapic.read(offset)) };
-        out.extend(self.ioapic.write(offset, value as u32).iter().map(interrupt));
+        let messages = self.ioapic.write(offset, value as u32);
+        self.send(&messages, out);
         0
     }
 
@@ -111,17 +125,27 @@ impl X86 {
             None => self.uart.read(offset),
             Some(value) => (0, self.uart.write(offset, value as u8)),
         };
+        self.uart_effects(effects, out);
+        u64::from(value)
+    }
+
+    fn uart_effects(&mut self, effects: uart16550::Effects, out: &mut Vec<Request>) {
         out.extend(effects.console.map(Request::Console));
         if let Some(level) = effects.irq {
             let messages = self.ioapic.set_pin(uart16550::COM1_PIN, level);
-            out.extend(messages.iter().map(interrupt));
+            self.send(&messages, out);
         }
-        u64::from(value)
     }
-}
 
-/// The signal of an interrupt message.
-fn interrupt(m: &Message) -> Request {
-    let signal = Signal::Interrupt { vector: m.vector, level: m.is_level, logical: None };
-    Request::Signal { to: u32::from(m.destination), signal }
+    /// Sends interrupt messages; one to an id that no cpu has is lost.
+    fn send(&self, messages: &[Message], out: &mut Vec<Request>) {
+        for m in messages {
+            let destination = u32::from(m.destination);
+            let Some(cpu) = self.apic_ids.iter().position(|id| *id == destination) else {
+                continue;
+            };
+            let signal = Signal::Interrupt { vector: m.vector, level: m.is_level, logical: None };
+            out.push(Request::Signal { to: CpuId(cpu as u32), signal });
+        }
+    }
 }

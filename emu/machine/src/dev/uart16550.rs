@@ -217,6 +217,16 @@ impl Uart16550 {
         Effects { console: None, irq: self.update_irq() }
     }
 
+    /// Whether a byte from the outside would be taken now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.mcr & mcr::LOOP == 0 && self.received.len() < self.depth()
+    }
+
+    fn depth(&self) -> usize {
+        if self.is_fifo_on { FIFO_BYTES } else { 1 }
+    }
+
     /// Returns how many bytes the guest has not read yet.
     #[must_use]
     pub fn unread(&self) -> usize {
@@ -230,8 +240,7 @@ impl Uart16550 {
     }
 
     fn take(&mut self, byte: u8) {
-        let capacity = if self.is_fifo_on { FIFO_BYTES } else { 1 };
-        if self.received.len() < capacity {
+        if self.received.len() < self.depth() {
             self.received.push_back(byte);
         } else {
             self.has_overrun = true;
