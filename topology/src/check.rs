@@ -472,6 +472,9 @@ fn isa_tables(r: &mut Reader, spec: &Spec) {
             if let Some(failure) = &arm.exclusive_failure {
                 between(r, failure, "exclusive_failure", 0, 1 << 30);
             }
+            if let Some(time) = &arm.power_on {
+                between(r, time, "power_on", 0, 1_000_000_000_000);
+            }
             let far = arm.atomics.iter().find(|at| at.value != AtomicPlace::Near);
             if let Some(far) = far.filter(|_| !feature_set(spec).iter().any(|name| name == "lse")) {
                 let message = "far atomics without feature \"lse\"";

@@ -20,23 +20,28 @@ use crate::units::show_bytes;
 /// Largest machine file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-const MACHINES: [(&str, &str); 2] = [
+const MACHINES: [(&str, &str); 5] = [
     ("epyc-7763-2s", include_str!("../machines/epyc-7763-2s.toml")),
     ("epyc-9654-2s", include_str!("../machines/epyc-9654-2s.toml")),
+    ("neoverse-n1-2s", include_str!("../machines/neoverse-n1-2s.toml")),
+    ("graviton2", include_str!("../machines/graviton2.toml")),
+    ("hikey-620", include_str!("../machines/hikey-620.toml")),
 ];
 
 const SMP: &str = include_str!("../machines/smp.toml");
 const SMP_ARM: &str = include_str!("../machines/smp-arm.toml");
 
-const CORES: [(&str, &str); 4] = [
+const CORES: [(&str, &str); 6] = [
     ("zen3", include_str!("../machines/cores/zen3.toml")),
     ("zen4", include_str!("../machines/cores/zen4.toml")),
+    ("neoverse-n1", include_str!("../machines/cores/neoverse-n1.toml")),
+    ("cortex-a53", include_str!("../machines/cores/cortex-a53.toml")),
     ("generic", include_str!("../machines/cores/generic.toml")),
     ("generic-arm", include_str!("../machines/cores/generic-arm.toml")),
 ];
 
 /// Returns the names of the shipped core types.
-pub(crate) fn core_names() -> [&'static str; 4] {
+pub(crate) fn core_names() -> [&'static str; 6] {
     CORES.map(|(name, _)| name)
 }
 

@@ -365,6 +365,8 @@ pub struct Arm {
     /// One in so many store-exclusives fails without need; 0 = none. How long a load-exclusive
     /// holds its line is `Latency::exclusive_hold`.
     pub exclusive_failure: u32,
+    /// Time from CPU_ON to the first instruction of the cpu that it starts.
+    pub power_on: Ps,
 }
 
 /// Choices of MONITOR hardware that the manuals leave open.

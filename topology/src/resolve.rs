@@ -519,6 +519,7 @@ fn arm(spec: &Spec) -> Arm {
         exclusive_failure: arm
             .and_then(|arm| arm.exclusive_failure.as_ref())
             .map_or(0, |at| count(at.value)),
+        power_on: arm.and_then(|arm| arm.power_on.as_ref()).map_or(0, |at| at.value.value),
     }
 }
 

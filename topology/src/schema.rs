@@ -92,6 +92,7 @@ pub(crate) struct ArmSpec {
     /// Where atomics of each form are performed, by the keys of `ATOMICS`.
     pub(crate) atomics: [At<AtomicPlace>; 4],
     pub(crate) exclusive_failure: Option<At<Quantity>>,
+    pub(crate) power_on: Option<At<Quantity>>,
 }
 
 pub(crate) struct CacheSpec {
@@ -685,6 +686,7 @@ fn read_arm(r: &mut Reader, root: &Scope<'_>) -> Option<ArmSpec> {
         is_event_set: r.switch(&scope, "event_at_reset", false),
         atomics,
         exclusive_failure: r.number(&scope, "exclusive_failure", Dim::Count),
+        power_on: r.number(&scope, "power_on", Dim::Time),
     };
     r.close(scope);
     Some(arm)

@@ -20,7 +20,10 @@ fn every_shipped_machine_resolves() {
         assert!(machine.figures.iter().all(|figure| !figure.source.is_empty()));
         assert!(machine.figures.len() > 100, "{name}");
         let text = machine.render(&["fp", "fpu"]);
-        assert!(text.contains("window W = 10ns"), "{text}");
+        assert!(
+            text.contains(&format!("window W = {}ns (", machine.window_ps() / 1_000)),
+            "{text}"
+        );
         let shown =
             if machine.isa == topology::Isa::X86_64 { "  shown: fpu" } else { "  shown: fp" };
         assert!(text.lines().any(|line| line == shown));
@@ -253,4 +256,47 @@ fn atomics_and_exclusives_are_choices_with_a_source() {
     let load = machine.figures.iter().find(|figure| figure.key == "arm.atomics.load");
     let load = load.expect("a choice that is shown with its source");
     assert_eq!((load.value.as_str(), load.kind), ("held", Kind::Set));
+}
+
+#[test]
+fn neoverse_n1_has_two_sockets_of_pairs_behind_one_thread_each() {
+    use topology::{AtomicPlace, GicVersion};
+    let machine = load("neoverse-n1-2s", &[]);
+    assert_eq!((machine.cpus.len(), machine.packages(), machine.nodes.len()), (128, 2, 2));
+    assert_eq!((machine.level(topology::Level::Cluster).count, machine.llcs.len()), (64, 2));
+    let ids = [(0, 0), (1, 0x100), (2, 0x1_0000), (63, 0x1f_0100), (64, 1 << 32)];
+    for (cpu, mpidr) in ids {
+        assert_eq!(machine.cpus[cpu].mpidr, mpidr, "cpu {cpu}");
+    }
+    assert!(machine.arm.is_multithreaded && machine.arm.gic.version == GicVersion::V3);
+    assert_eq!(machine.arm.atomics.acquire, AtomicPlace::Held);
+    assert_eq!(machine.latency.home_service, 9_400);
+    assert_eq!(machine.core_type_of(0).midr, 0x413f_d0c1);
+    assert_eq!(machine.core_type_of(0).sys.icr_write, 105, "35 ns at 3 GHz");
+    assert_eq!(machine.clocks.counter_hz(), 25_000_000);
+    assert!(machine.features.has("lse") && !machine.features.has("wfxt"));
+    let told: Vec<&str> =
+        machine.idle.iter().filter(|s| s.enabled).map(|s| s.name.as_str()).collect();
+    assert_eq!(told, ["wfi"], "what firmware offers is not known");
+    let graviton2 = load("graviton2", &[]);
+    assert_eq!((graviton2.cpus.len(), graviton2.llcs.len()), (64, 1));
+    assert_eq!(graviton2.cpus[63].mpidr, 63 << 8);
+}
+
+#[test]
+fn hikey_has_clusters_with_their_own_l2_and_sleep() {
+    use topology::{GicVersion, IdleEntry, IdleScope};
+    let machine = load("hikey-620", &[]);
+    assert_eq!((machine.cpus.len(), machine.llcs.len(), machine.nodes.len()), (8, 2, 1));
+    assert_eq!(machine.cpus[5].mpidr, 0x101);
+    assert_eq!(machine.arm.gic.version, GicVersion::V2);
+    assert!(machine.core_type_of(0).in_order && machine.cores[0].l2.is_none());
+    assert_eq!(machine.llcs[1].cache.as_ref().map(|l2| (l2.size, l2.ways)), Some((512 << 10, 16)));
+    assert!(!machine.features.has("lse"));
+    let sleep = state(&machine, "cluster-sleep");
+    assert_eq!((sleep.entry, sleep.scope), (IdleEntry::Psci(0x101_0000), IdleScope::Cluster));
+    let told = sleep.advertised;
+    assert_eq!((told.entry_us, told.latency_us, told.wakeup_us), (1000, 700, Some(1500)));
+    assert_eq!(sleep.exit_interrupt, 20_000_000);
+    assert!(sleep.flushes.l2 && !state(&machine, "cpu-sleep").flushes.l2);
 }

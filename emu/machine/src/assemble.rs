@@ -132,21 +132,22 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
         own_store_triggers: m.monitor.own_store_triggers,
         fill_buffers: t.miss_buffer.max(MISS_BUFFER_MIN) as usize,
         cpus: options.cpus.unwrap_or(m.cpus.len() as u32),
-        idle: m.idle.iter().map(idle_cost).collect(),
+        idle: m.idle.iter().map(|s| idle_cost(s, place.l2.is_some())).collect(),
         window_ps,
         elide_spins: options.elide_spins,
         mutation: options.mutation,
     }
 }
 
-fn idle_cost(s: &topology::IdleState) -> IdleCost {
+/// `has_l2`: whether the core's outermost cache of its own is an L2.
+fn idle_cost(s: &topology::IdleState, has_l2: bool) -> IdleCost {
     IdleCost {
         name: s.name.clone(),
         entry: SimTime(s.entry_latency),
         is_abortable: s.abortable,
         exit_store: SimTime(s.exit_store.unwrap_or(s.exit_interrupt)),
         exit_interrupt: SimTime(s.exit_interrupt),
-        flushes: s.flushes.l2,
+        flushes: if has_l2 { s.flushes.l2 } else { s.flushes.l1 },
         snoop: SimTime(s.snoop_latency),
     }
 }
