@@ -10,7 +10,7 @@ use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_sim::{PhysAddr, SimTime};
 use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoderOptions, Code, IcedError, Instruction};
-use tests_litmus::boot;
+use tests_litmus::x86::boot;
 
 const CODE: u64 = 0x10_0000;
 const DATA: u64 = 0x20_0000;

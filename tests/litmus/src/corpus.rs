@@ -1,14 +1,14 @@
-//! Where tests come from: the folder `x86` of this crate, or a file of one JSON object a line
-//! with `name`, `source` and `allowed`.
+//! Where tests come from: the folders `x86` and `arm64` of this crate, or a file of one JSON object
+//! a line with `name`, `source` and `allowed`.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::program::{Outcome, Test};
+use topology::Isa;
+
+use crate::program::Test;
 use crate::syntax;
-use crate::tso::{self, Partial};
 
 /// A test and its allowed states as somebody else found them.
 #[derive(Clone, Debug)]
@@ -19,10 +19,14 @@ pub struct Case {
     pub allowed: Vec<String>,
 }
 
-/// The folder of the classics.
+/// The folder of the classics of an instruction set.
 #[must_use]
-pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("x86")
+pub fn folder(isa: Isa) -> PathBuf {
+    let name = match isa {
+        Isa::X86_64 => "x86",
+        Isa::Aarch64 => "arm64",
+    };
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 /// Reads the classics of a folder, by name.
@@ -68,43 +72,4 @@ fn case(line: &str) -> Result<Case, String> {
         .collect::<Result<Vec<_>, _>>()?;
     allowed.sort();
     Ok(Case { test, allowed })
-}
-
-/// How the enumerated set of a test compares with the one that somebody states.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Agreement {
-    /// They are the same.
-    Equal,
-    /// Ours is a part of theirs, and the test has a locked operation. herd does not put the read
-    /// before the write of one XCHG in program order per location, so that its sets hold states
-    /// in which an XCHG reads a store that overwrites the XCHG's own: no memory can do that.
-    Narrower,
-    /// Anything else.
-    Differs {
-        /// Our set.
-        ours: Vec<String>,
-    },
-}
-
-impl Agreement {
-    /// Compares.
-    #[must_use]
-    pub fn of(test: &Test, stated: &[String]) -> Agreement {
-        let ours = texts(test, &tso::allowed(test, Partial::Merge));
-        if ours == stated {
-            Agreement::Equal
-        } else if test.has_lock() && ours.iter().all(|o| stated.contains(o)) {
-            Agreement::Narrower
-        } else {
-            Agreement::Differs { ours }
-        }
-    }
-}
-
-/// The states as text, sorted.
-#[must_use]
-pub fn texts(test: &Test, outcomes: &BTreeSet<Outcome>) -> Vec<String> {
-    let mut texts: Vec<String> = outcomes.iter().map(|o| test.text(o)).collect();
-    texts.sort();
-    texts
 }

@@ -1,81 +1,85 @@
-//! The guest of a test: one loop for each thread, and tables that the host fills and reads.
+//! The image of a test: the front end's code, and tables that the host fills and reads.
 //!
-//! Each turn of the loop warms what the plan says, meets the others at a barrier, waits for its
-//! offset, runs the test, and stores its registers. The barrier's locked increment orders turns;
-//! the last one orders all that the host reads. Variables are never used twice.
+//! A thread has a record for each iteration: the plan on its first line, on its second the
+//! registers that the final clause observes.
 
 use emu_machine::Image;
 use emu_machine::load::{Segment, Symbols};
 use emu_sim::PhysAddr;
-use iced_x86::code_asm::*;
-use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 
-use crate::boot;
 use crate::plan::Iteration;
-use crate::program::{Change, Op, Place, Source, Test};
+use crate::program::{Program, RECORDED_MAX, Test};
+use crate::{arm64, x86};
 
-const CODE: u64 = 0x10_0000;
-const BARRIER: u64 = 0x20_0000;
+// Places, from the first byte of RAM.
+pub(crate) const CODE: u64 = 0x10_0000;
+pub(crate) const BARRIER: u64 = 0x20_0000;
+/// Translation tables, where a front end needs some.
+pub(crate) const TABLES: u64 = 0x30_0000;
 const RECORDS: u64 = 0x40_0000;
-/// A record: addresses, offset, warm, gaps; registers on its second line.
-const RECORD_BYTES: usize = 128;
-const AT_OFFSET: i32 = 32;
-const AT_WARM: i32 = 40;
-const AT_GAPS: i32 = 48;
-const AT_REGISTERS: i32 = 64;
-const TEST_DEVICE_EXIT: u64 =
-    guests_abi::layout::TEST_DEVICE_BASE + guests_abi::device::Register::Exit.offset();
+// A record: addresses, offset, warm, gaps; registers.
+pub(crate) const AT_OFFSET: u32 = 32;
+pub(crate) const AT_WARM: u32 = 40;
+pub(crate) const AT_GAPS: u32 = 48;
+pub(crate) const AT_REGISTERS: u32 = 64;
+pub(crate) const RECORD_BYTES: u32 = 128;
+const _: () = assert!(AT_REGISTERS as usize + 8 * RECORDED_MAX <= RECORD_BYTES as usize);
 
-/// Where the records of a thread begin.
-#[must_use]
-pub fn records(thread: usize, iterations: usize) -> u64 {
-    RECORDS + (thread * iterations * RECORD_BYTES) as u64
+/// Where threads run.
+#[derive(Clone, Debug)]
+pub struct Seats {
+    /// (cpu, architectural ID) by thread; one of them is cpu 0.
+    pub seats: Vec<(usize, u64)>,
+    /// First byte of RAM.
+    pub ram: u64,
+    /// Whether an x86 machine hands cpus over in x2APIC mode.
+    pub is_x2apic: bool,
+}
+
+impl Seats {
+    /// Where the records of a thread begin.
+    #[must_use]
+    pub fn records(&self, thread: usize, iterations: usize) -> u64 {
+        self.ram + RECORDS + (thread * records_len(iterations)) as u64
+    }
 }
 
 /// Bytes of a thread's records.
 #[must_use]
 pub fn records_len(iterations: usize) -> usize {
-    iterations * RECORD_BYTES
+    iterations * RECORD_BYTES as usize
 }
 
-/// Reads the registers of one iteration out of a thread's records.
+/// Reads a recorded register of one iteration out of a thread's records.
 #[must_use]
-pub fn registers(records: &[u8], iteration: usize) -> [u64; 4] {
-    let at = iteration * RECORD_BYTES + AT_REGISTERS as usize;
-    let word = |r: usize| records[at + 8 * r..at + 8 * r + 8].try_into().map(u64::from_le_bytes);
-    std::array::from_fn(|r| word(r).unwrap_or(0))
-}
-
-/// Where threads run: the cpu of each and its APIC ID.
-#[derive(Clone, Debug)]
-pub struct Seats {
-    /// (cpu, APIC ID) by thread; one of them is cpu 0.
-    pub seats: Vec<(usize, u32)>,
-    /// Whether the machine hands cpus over in x2APIC mode.
-    pub is_x2apic: bool,
+pub fn register(records: &[u8], iteration: usize, nth: usize) -> u64 {
+    let at = records_len(iteration) + AT_REGISTERS as usize + 8 * nth;
+    records[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
 }
 
 /// Builds the image of a test.
 ///
 /// Errors: what the assembler says; a bug here.
-pub fn build(test: &Test, plan: &[Iteration], seats: &Seats) -> Result<Image, IcedError> {
-    let code = code(test, plan.len(), seats)?;
-    let mut segments = vec![
-        segment(boot::TRAMPOLINE, boot::trampoline()?, 0x1000),
-        segment(CODE, code, 0),
-        segment(BARRIER, Vec::new(), 0x1000),
-        segment(RECORDS, records_of(plan), 0),
-    ];
+pub fn build(test: &Test, plan: &[Iteration], seats: &Seats) -> Result<Image, String> {
+    let iterations = plan.len();
+    let mut segments = match &test.program {
+        Program::X86(p) => {
+            x86::guest::segments(test, p, iterations, seats).map_err(|e| e.to_string())?
+        }
+        Program::Arm64(p) => arm64::guest::segments(test, p, iterations, seats)?,
+    };
+    segments.push(segment(seats.ram + BARRIER, Vec::new(), 0x1000));
+    segments.push(segment(seats.ram + RECORDS, records_of(plan), 0));
     if test.variables.iter().any(|v| v.initial != 0) {
         segments.extend(initial(test, plan));
-        segments.sort_by_key(|s| s.base.0);
     }
+    segments.sort_by_key(|s| s.base.0);
     for (index, s) in segments.iter_mut().enumerate() {
         s.index = index;
     }
     Ok(Image {
-        isa: topology::Isa::X86_64,
-        entry: PhysAddr(CODE),
+        isa: test.program.isa(),
+        entry: PhysAddr(seats.ram + CODE),
         segments,
         symbols: Symbols::default(),
         points: Vec::new(),
@@ -83,7 +87,8 @@ pub fn build(test: &Test, plan: &[Iteration], seats: &Seats) -> Result<Image, Ic
     })
 }
 
-fn segment(base: u64, bytes: Vec<u8>, size_min: u64) -> Segment {
+/// A segment of data.
+pub(crate) fn segment(base: u64, bytes: Vec<u8>, size_min: u64) -> Segment {
     let size = size_min.max(bytes.len() as u64);
     Segment {
         index: 0,
@@ -91,9 +96,14 @@ fn segment(base: u64, bytes: Vec<u8>, size_min: u64) -> Segment {
         bytes,
         size,
         virtual_base: base,
-        is_executable: base <= CODE,
-        is_writable: base != CODE,
+        is_executable: false,
+        is_writable: true,
     }
+}
+
+/// A segment of code.
+pub(crate) fn code_segment(base: u64, bytes: Vec<u8>) -> Segment {
+    Segment { is_executable: true, is_writable: false, ..segment(base, bytes, 0) }
 }
 
 fn records_of(plan: &[Iteration]) -> Vec<u8> {
@@ -106,7 +116,7 @@ fn records_of(plan: &[Iteration]) -> Vec<u8> {
             for word in iteration.addresses.into_iter().chain([t.offset, t.warm, t.gaps]) {
                 bytes.extend(word.to_le_bytes());
             }
-            bytes.resize(from + RECORD_BYTES, 0);
+            bytes.resize(from + RECORD_BYTES as usize, 0);
         }
     }
     bytes
@@ -119,211 +129,4 @@ fn initial<'a>(test: &'a Test, plan: &'a [Iteration]) -> impl Iterator<Item = Se
             |(v, at)| segment(at, v.initial.to_le_bytes()[..usize::from(v.size.0)].to_vec(), 0),
         )
     })
-}
-
-fn code(test: &Test, iterations: usize, seats: &Seats) -> Result<Vec<u8>, IcedError> {
-    let mut a = CodeAssembler::new(64)?;
-    let mut entries: Vec<CodeLabel> = seats.seats.iter().map(|_| a.create_label()).collect();
-    boot::prepare(&mut a)?;
-    let others = seats.seats.iter().zip(&entries).filter(|((cpu, _), _)| *cpu != 0);
-    for (n, ((_, apic_id), entry)) in others.enumerate() {
-        boot::start(&mut a, *apic_id, seats.is_x2apic, *entry, n as u32 + 1)?;
-    }
-    for (thread, (cpu, _)) in seats.seats.iter().enumerate() {
-        if *cpu == 0 {
-            a.jmp(entries[thread])?;
-        }
-    }
-    for (thread, entry) in entries.iter_mut().enumerate() {
-        a.set_label(entry)?;
-        turn(&mut a, test, thread, iterations)?;
-        if seats.seats[thread].0 == 0 {
-            a.mov(rbx, TEST_DEVICE_EXIT)?;
-            a.xor(eax, eax)?;
-            a.mov(qword_ptr(rbx), rax)?;
-        }
-        let mut end = a.create_label();
-        a.set_label(&mut end)?;
-        a.cli()?;
-        a.hlt()?;
-        a.jmp(end)?;
-    }
-    a.assemble(CODE)
-}
-
-/// RBP: record. R8 to R11: addresses. R12: gaps. R13: scratch. R14: turns left. R15: what the
-/// barrier has to reach.
-fn turn(
-    a: &mut CodeAssembler,
-    test: &Test,
-    thread: usize,
-    iterations: usize,
-) -> Result<(), IcedError> {
-    let threads = test.threads.len() as i32;
-    a.mov(rbp, records(thread, iterations))?;
-    a.mov(r14d, iterations as u32)?;
-    a.xor(r15d, r15d)?;
-    let mut again = a.create_label();
-    a.set_label(&mut again)?;
-    for (v, base) in [r8, r9, r10, r11].into_iter().enumerate() {
-        a.mov(base, qword_ptr(rbp + 8 * v as i32))?;
-    }
-    a.mov(r12, qword_ptr(rbp + AT_GAPS))?;
-    a.mov(rsi, qword_ptr(rbp + AT_WARM))?;
-    a.mov(r13, qword_ptr(rbp + AT_OFFSET))?;
-    for (v, base) in [r8, r9, r10, r11].into_iter().enumerate().take(test.variables.len()) {
-        let (mut is_cold, mut is_not_owned) = (a.create_label(), a.create_label());
-        a.test(esi, 1 << (2 * v))?;
-        a.jz(is_cold)?;
-        a.mov(al, byte_ptr(base))?;
-        a.set_label(&mut is_cold)?;
-        a.test(esi, 2 << (2 * v))?;
-        a.jz(is_not_owned)?;
-        a.lock().or(byte_ptr(base), 0)?;
-        a.set_label(&mut is_not_owned)?;
-    }
-    barrier(a, threads)?;
-    wait(a)?;
-    for (r, value) in [rax, rbx, rcx, rdx].into_iter().zip(test.registers[thread]) {
-        a.mov(r, value)?;
-    }
-    let (mut gapped, mut end) = (a.create_label(), a.create_label());
-    a.test(r12, r12)?;
-    a.jnz(gapped)?;
-    for op in &test.threads[thread] {
-        a.add_instruction(instruction(*op)?)?;
-    }
-    a.jmp(end)?;
-    a.set_label(&mut gapped)?;
-    for (n, op) in test.threads[thread].iter().enumerate() {
-        a.mov(r13, r12)?;
-        a.shr(r13, 8 * (n as u32 % 8))?;
-        a.and(r13d, 0xff)?;
-        wait(a)?;
-        a.add_instruction(instruction(*op)?)?;
-    }
-    a.set_label(&mut end)?;
-    a.nop()?;
-    for (r, from) in [rax, rbx, rcx, rdx].into_iter().enumerate() {
-        a.mov(qword_ptr(rbp + AT_REGISTERS + 8 * r as i32), from)?;
-    }
-    a.add(rbp, RECORD_BYTES as i32)?;
-    a.dec(r14d)?;
-    a.jnz(again)?;
-    barrier(a, threads)
-}
-
-fn barrier(a: &mut CodeAssembler, threads: i32) -> Result<(), IcedError> {
-    let mut spin = a.create_label();
-    a.mov(edi, BARRIER as u32)?;
-    a.add(r15d, threads)?;
-    a.lock().inc(dword_ptr(rdi))?;
-    a.set_label(&mut spin)?;
-    a.pause()?;
-    a.mov(eax, dword_ptr(rdi))?;
-    a.cmp(eax, r15d)?;
-    a.jb(spin)
-}
-
-/// Waits R13 cycles or so. A chain of multiplications costs the host less than as many turns of an
-/// empty loop; LFENCE lets nothing younger begin before its end, and leaves the store buffer alone.
-fn wait(a: &mut CodeAssembler) -> Result<(), IcedError> {
-    let [mut coarse, mut fine, mut is_fine, mut is_over] = [(); 4].map(|()| a.create_label());
-    a.mov(edi, r13d)?;
-    a.and(edi, 7)?;
-    a.shr(r13d, 3)?;
-    a.jz(is_fine)?;
-    a.set_label(&mut coarse)?;
-    for _ in 0..3 {
-        a.imul_2(esi, esi)?;
-    }
-    a.dec(r13d)?;
-    a.jnz(coarse)?;
-    a.set_label(&mut is_fine)?;
-    a.test(edi, edi)?;
-    a.jz(is_over)?;
-    a.set_label(&mut fine)?;
-    a.dec(edi)?;
-    a.jnz(fine)?;
-    a.set_label(&mut is_over)?;
-    a.lfence()
-}
-
-// Encodings by size: 1, 2, 4 and 8 bytes.
-type BySize = [Code; 4];
-#[rustfmt::skip]
-mod by_size {
-    use super::{BySize, Code::*};
-    pub(super) const STORE: BySize = [Mov_rm8_r8, Mov_rm16_r16, Mov_rm32_r32, Mov_rm64_r64];
-    pub(super) const LOAD: BySize = [Mov_r8_rm8, Mov_r16_rm16, Mov_r32_rm32, Mov_r64_rm64];
-    pub(super) const SET: BySize = [Mov_rm8_imm8, Mov_rm16_imm16, Mov_rm32_imm32, Mov_rm64_imm32];
-    pub(super) const LET: BySize = [Mov_r8_imm8, Mov_r16_imm16, Mov_r32_imm32, Mov_r64_imm64];
-    pub(super) const ADD: BySize = [Add_rm8_r8, Add_rm16_r16, Add_rm32_r32, Add_rm64_r64];
-    pub(super) const ADDI: BySize =
-        [Add_rm8_imm8, Add_rm16_imm16, Add_rm32_imm32, Add_rm64_imm32];
-    pub(super) const OR: BySize = [Or_rm8_r8, Or_rm16_r16, Or_rm32_r32, Or_rm64_r64];
-    pub(super) const ORI: BySize = [Or_rm8_imm8, Or_rm16_imm16, Or_rm32_imm32, Or_rm64_imm32];
-    pub(super) const INC: BySize = [Inc_rm8, Inc_rm16, Inc_rm32, Inc_rm64];
-    pub(super) const XADD: BySize = [Xadd_rm8_r8, Xadd_rm16_r16, Xadd_rm32_r32, Xadd_rm64_r64];
-    pub(super) const XCHG: BySize = [Xchg_rm8_r8, Xchg_rm16_r16, Xchg_rm32_r32, Xchg_rm64_r64];
-    pub(super) const CMPXCHG: BySize =
-        [Cmpxchg_rm8_r8, Cmpxchg_rm16_r16, Cmpxchg_rm32_r32, Cmpxchg_rm64_r64];
-}
-
-fn register(r: usize, size: usize) -> Register {
-    use Register::{AL, AX, BL, BX, CL, CX, DL, DX, EAX, EBX, ECX, EDX, RAX, RBX, RCX, RDX};
-    let names = [[AL, BL, CL, DL], [AX, BX, CX, DX], [EAX, EBX, ECX, EDX], [RAX, RBX, RCX, RDX]];
-    names[size][r]
-}
-
-fn memory(place: Place) -> MemoryOperand {
-    let base = [Register::R8, Register::R9, Register::R10, Register::R11][place.variable];
-    MemoryOperand::with_base_displ(base, i64::from(place.offset))
-}
-
-fn instruction(op: Op) -> Result<Instruction, IcedError> {
-    use by_size::{ADD, ADDI, CMPXCHG, INC, LET, LOAD, OR, ORI, SET, STORE, XADD, XCHG};
-    let with = |place: Place, source, by_register: BySize, by_constant: BySize| {
-        let s = place.size.index();
-        match source {
-            Source::Immediate(v) => Instruction::with2(by_constant[s], memory(place), v as i32),
-            Source::Register(r) => {
-                Instruction::with2(by_register[s], memory(place), register(r, s))
-            }
-        }
-    };
-    match op {
-        Op::Mfence => Ok(Instruction::with(Code::Mfence)),
-        Op::Lfence => Ok(Instruction::with(Code::Lfence)),
-        Op::Sfence => Ok(Instruction::with(Code::Sfence)),
-        Op::Store(place, source) => with(place, source, STORE, SET),
-        Op::Load(r, place) => {
-            let s = place.size.index();
-            Instruction::with2(LOAD[s], register(r, s), memory(place))
-        }
-        Op::Move(r, size, source) => {
-            let s = size.index();
-            match source {
-                Source::Immediate(v) if s == 3 => Instruction::with2(LET[3], register(r, 3), v),
-                Source::Immediate(v) => Instruction::with2(LET[s], register(r, s), v as u32),
-                Source::Register(from) => {
-                    Instruction::with2(LOAD[s], register(r, s), register(from, s))
-                }
-            }
-        }
-        Op::Rmw { place, change, is_locked } => {
-            let s = place.size.index();
-            let at = memory(place);
-            let mut i = match change {
-                Change::Add(source) => with(place, source, ADD, ADDI)?,
-                Change::Or(source) => with(place, source, OR, ORI)?,
-                Change::Inc => Instruction::with1(INC[s], at)?,
-                Change::Xadd(r) => Instruction::with2(XADD[s], at, register(r, s))?,
-                Change::Xchg(r) => Instruction::with2(XCHG[s], at, register(r, s))?,
-                Change::Cmpxchg(r) => Instruction::with2(CMPXCHG[s], at, register(r, s))?,
-            };
-            i.set_has_lock_prefix(is_locked && !matches!(change, Change::Xchg(_)));
-            Ok(i)
-        }
-    }
 }

@@ -1,8 +1,8 @@
 //! The long run of litmus tests: a corpus file, or the classics of this crate.
 //!
-//! `cargo run --release -p tests_litmus -- --classics --iterations 1000000`, or `--corpus FILE`.
-//! Exit code 1 says that a forbidden state was seen or that allowed sets differ, 2 that a run
-//! failed.
+//! `cargo run --release -p tests_litmus -- --classics arm64 --iterations 1000000`, or
+//! `--corpus FILE`. Exit code 1 says that a forbidden state was seen or that allowed sets differ, 2
+//! that a run failed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
 use std::collections::BTreeMap;
@@ -10,17 +10,19 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use tests_litmus::judge::{Agreement, Allowed};
 use tests_litmus::place::{self, Placement};
 use tests_litmus::program::Test;
 use tests_litmus::report::{Plan, Summary, Verdict};
-use tests_litmus::tso::{self, Partial};
-use tests_litmus::{corpus, corpus::Agreement, syntax};
+use tests_litmus::{corpus, syntax};
+use topology::Isa;
 
 const USAGE: &str = "\
-usage: tests_litmus (--corpus FILE | --classics | --test FILE) [options]
+usage: tests_litmus (--corpus FILE | --classics ISA | --test FILE) [options]
+  --classics ISA    x86 or arm64
   --iterations N    of each test, over all placements (10000); 0 only compares allowed sets
-  --placement P     smt, llc, package or socket; may be repeated (all that the machine has)
-  --machine NAME    instead of two packages of two LLCs of four cores of two siblings
+  --placement P     smt, llc, package or socket; may be repeated (all)
+  --machine NAME    instead of two packages of two LLCs of four cores (of two siblings on x86)
   --set KEY=V       override of the machine; may be repeated
   --seed N          (1)
   --shuffle         draw windows and host order of every round too
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
-    let (mut corpora, mut files, mut has_classics) = (Vec::new(), Vec::new(), false);
+    let (mut corpora, mut files, mut classics) = (Vec::new(), Vec::new(), Vec::new());
     let (mut placements, mut machine, mut sets) = (Vec::new(), None, Vec::new());
     let (mut iterations, mut seed, mut jobs) = (10_000, 1, 1);
     let (mut only, mut is_shuffled, mut has_histogram) = (String::new(), false, false);
@@ -59,7 +61,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
         match arg.as_str() {
             "--corpus" => corpora.push(value()?),
             "--test" => files.push(value()?),
-            "--classics" => has_classics = true,
+            "--classics" => classics.push(isa(&value()?)?),
             "--iterations" => iterations = number(value()?)?,
             "--placement" => placements.push(placement(&value()?)?),
             "--machine" => machine = Some(value()?),
@@ -72,13 +74,14 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
             _ => return Err(format!("unknown argument `{arg}`\n{USAGE}")),
         }
     }
-    let machine = match machine {
-        None => place::default_machine(),
-        Some(name) => topology::Machine::load(&name, &sets).map_err(|report| report.to_string())?,
+    let machines = match machine {
+        None => vec![place::default_machine(Isa::X86_64), place::default_machine(Isa::Aarch64)],
+        Some(name) => {
+            vec![topology::Machine::load(&name, &sets).map_err(|report| report.to_string())?]
+        }
     };
     if placements.is_empty() {
-        let exists = |p: &Placement| p.cpus(&machine, 4).is_some();
-        placements = Placement::ALL.into_iter().filter(exists).collect();
+        placements = Placement::ALL.to_vec();
     }
     let (mut tests, mut stated) = (Vec::new(), Vec::new());
     for path in corpora {
@@ -88,15 +91,15 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
             stated.push(case.allowed);
         }
     }
-    if has_classics {
-        for (_, test) in corpus::classics(&corpus::folder())? {
+    for isa in classics {
+        for (_, test) in corpus::classics(&corpus::folder(isa))? {
             stated.push(test.stated.clone().unwrap_or_default());
             tests.push(test);
         }
     }
     for path in files {
         let test = syntax::parse(&read(&path)?).map_err(|e| format!("{path}: {e}"))?;
-        stated.push(corpus::texts(&test, &tso::allowed(&test, Partial::Merge)));
+        stated.push(Allowed::of(&test)?.texts(&test));
         tests.push(test);
     }
     let (tests, stated): (Vec<_>, Vec<_>) =
@@ -104,7 +107,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
     if tests.is_empty() {
         return Err(format!("no tests\n{USAGE}"));
     }
-    let plan = Plan { machine, iterations, placements, seed, is_shuffled };
+    let plan = Plan { machines, iterations, placements, seed, is_shuffled };
     Ok(Args { tests, stated, plan, jobs, has_histogram })
 }
 
@@ -117,11 +120,20 @@ fn placement(name: &str) -> Result<Placement, String> {
     found.ok_or_else(|| format!("`{name}` is no placement\n{USAGE}"))
 }
 
+fn isa(name: &str) -> Result<Isa, String> {
+    match name {
+        "x86" => Ok(Isa::X86_64),
+        "arm64" => Ok(Isa::Aarch64),
+        _ => Err(format!("`{name}` is neither x86 nor arm64\n{USAGE}")),
+    }
+}
+
 /// Whether all sets agree and no forbidden state was seen.
 fn work(args: &Args) -> Result<bool, String> {
     let (mut differ, mut narrower) = (0, 0);
     for (test, stated) in args.tests.iter().zip(&args.stated) {
-        match Agreement::of(test, stated) {
+        let allowed = Allowed::of(test).map_err(|e| format!("{}: {e}", test.name))?;
+        match Agreement::of(test, &allowed, stated) {
             Agreement::Equal => {}
             Agreement::Narrower => narrower += 1,
             Agreement::Differs { ours } => {

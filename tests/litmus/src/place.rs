@@ -1,6 +1,6 @@
 //! Placements: which cpus of a machine run the threads of a test.
 
-use topology::Machine;
+use topology::{Isa, Machine};
 
 /// How far apart the threads of a test are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,15 +81,19 @@ fn deal(cpus: &[usize], group: impl Fn(usize) -> usize) -> Vec<usize> {
     (0..longest).flat_map(|i| groups.iter().filter_map(move |(_, m)| m.get(i).copied())).collect()
 }
 
-/// The machine that tests run on unless another is named: two packages of two LLCs of four cores
-/// of two siblings.
+/// The machine that tests run on unless another is named: two packages of two LLCs of four cores,
+/// on x86 of two siblings.
 ///
 /// # Panics
 /// When the generated machines of `topology` no longer know these parameters.
 #[must_use]
-pub fn default_machine() -> Machine {
-    let shape = ["smp.packages=2", "smp.smt=2", "smp.llc_width=4"].map(str::to_owned);
-    Machine::load("smp-32", &shape).unwrap_or_else(|report| panic!("{report}"))
+pub fn default_machine(isa: Isa) -> Machine {
+    let (name, smt) = match isa {
+        Isa::X86_64 => ("smp-32", "smp.smt=2"),
+        Isa::Aarch64 => ("smp-arm-16", "smp.smt=1"),
+    };
+    let shape = ["smp.packages=2", smt, "smp.llc_width=4"].map(str::to_owned);
+    Machine::load(name, &shape).unwrap_or_else(|report| panic!("{report}"))
 }
 
 #[cfg(test)]
@@ -97,9 +101,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_machine_has_every_distance_for_four_threads() {
-        let machine = default_machine();
-        for placement in Placement::ALL {
+    fn the_default_machines_have_every_distance_for_four_threads() {
+        for (isa, placement) in
+            [Isa::X86_64, Isa::Aarch64].into_iter().flat_map(|i| Placement::ALL.map(|p| (i, p)))
+        {
+            let machine = default_machine(isa);
+            if isa == Isa::Aarch64 && placement == Placement::Smt {
+                assert_eq!(placement.cpus(&machine, 2), None);
+                continue;
+            }
             let cpus = placement.cpus(&machine, 4).unwrap();
             assert!(cpus.contains(&0), "{placement:?}: {cpus:?}");
             let of = |f: fn(&topology::CpuPlace) -> usize| {

@@ -1,7 +1,7 @@
 //! What changes from iteration to iteration: addresses, what is warm where, and when each thread
 //! starts. Drawn from a seed on the host, read by the guest from tables.
 
-use crate::program::{Test, VARIABLES_MAX};
+use crate::program::{Freedom, Test, VARIABLES_MAX};
 
 /// Bytes of memory that one iteration has for itself on each node.
 pub const FRESH_BYTES: u64 = 512;
@@ -58,15 +58,14 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layouts that do not change what `test` means: accesses across lines are torn, so they
-    /// need a test that cannot tell, and locked ones are left out.
+    /// The layouts that do not change what `test` means.
     #[must_use]
     pub fn of(test: &Test) -> &'static [Layout] {
         use Layout::{Apart, Misaligned, Shared, Split, Spread};
-        if test.is_bytewise() && !test.has_lock() {
-            &[Apart, Apart, Spread, Spread, Shared, Misaligned, Split]
-        } else {
-            &[Apart, Apart, Spread, Spread, Shared, Misaligned]
+        match test.program.freedom(&test.variables) {
+            Freedom::Anywhere => &[Apart, Apart, Spread, Spread, Shared, Misaligned, Split],
+            Freedom::InsideLine => &[Apart, Apart, Spread, Spread, Shared, Misaligned],
+            Freedom::Aligned => &[Apart, Apart, Spread, Spread, Shared],
         }
     }
 }
@@ -101,7 +100,7 @@ pub fn draw(test: &Test, nodes: &[u64], seed: u64, iterations: usize) -> Vec<Ite
             let layout = layouts[draw.below(layouts.len() as u64) as usize];
             Iteration {
                 addresses: addresses(layout, nodes, i, &mut draw),
-                threads: test.threads.iter().map(|_| thread(&mut draw)).collect(),
+                threads: (0..test.program.threads()).map(|_| thread(&mut draw)).collect(),
             }
         })
         .collect()

@@ -1,20 +1,23 @@
-//! A litmus test as data: threads of operations on few variables, and its final clause.
+//! A litmus test as data: few variables, the threads of one instruction set, and a final clause.
 //!
-//! Modelled: moves, locked and plain read-modify-writes and fences of 1 to 8 bytes, on RAX, RBX,
-//! RCX and RDX. Not modelled: branches, flags, addresses that are computed.
+//! What a thread is made of is the front end's: `x86` or `arm64`. [`Program`] is the one place
+//! that tells them apart; all that is not matched here or in `syntax` and `guest` is shared.
 
 use std::collections::BTreeMap;
 
+use topology::Isa;
+
 use crate::condition::{Condition, Quantifier};
+use crate::{arm64, x86};
 
 /// Most variables of a test.
 pub const VARIABLES_MAX: usize = 4;
 /// Bytes of every variable, whatever its type.
 pub const VARIABLE_BYTES: usize = 8;
-/// Registers that tests may use, by index.
-pub const REGISTERS: [&str; 4] = ["rax", "rbx", "rcx", "rdx"];
 /// Most threads of a test.
 pub const THREADS_MAX: usize = 4;
+/// Most registers of one thread that a final clause observes.
+pub const RECORDED_MAX: usize = 8;
 
 /// Bytes of one access: 1, 2, 4 or 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,112 +35,6 @@ impl Size {
     pub fn index(self) -> usize {
         self.0.trailing_zeros() as usize
     }
-
-    /// What a register holds after `value` was written to its low bytes: writes of 4 bytes clear
-    /// the upper half, smaller ones keep the rest ([SDM-1] "General-Purpose Registers in 64-Bit
-    /// Mode").
-    #[must_use]
-    pub fn into_register(self, old: u64, value: u64) -> u64 {
-        match self.0 {
-            1 | 2 => (old & !self.mask()) | (value & self.mask()),
-            _ => value & self.mask(),
-        }
-    }
-}
-
-/// Bytes of memory that an operation touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// Which variable.
-    pub variable: usize,
-    /// First byte in it.
-    pub offset: u8,
-    /// How many.
-    pub size: Size,
-}
-
-/// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A constant.
-    Immediate(u64),
-    /// The low bytes of a register.
-    Register(usize),
-}
-
-/// What a read-modify-write does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// `ADD`: memory += source.
-    Add(Source),
-    /// `OR`: memory |= source.
-    Or(Source),
-    /// `INC`: memory += 1.
-    Inc,
-    /// `XADD`: as ADD of a register, which gets the old value.
-    Xadd(usize),
-    /// `XCHG`: swaps memory and register.
-    Xchg(usize),
-    /// `CMPXCHG`: if memory = RAX then memory = register, else RAX = memory.
-    Cmpxchg(usize),
-}
-
-impl Change {
-    /// Returns what memory holds afterwards.
-    #[must_use]
-    pub fn apply(self, old: u64, size: Size, registers: &mut [u64; 4]) -> u64 {
-        let read = |registers: &[u64; 4], source| match source {
-            Source::Immediate(value) => value,
-            Source::Register(r) => registers[r],
-        };
-        let new = match self {
-            Self::Add(source) => old.wrapping_add(read(registers, source)),
-            Self::Or(source) => old | read(registers, source),
-            Self::Inc => old.wrapping_add(1),
-            Self::Xadd(r) => {
-                let sum = old.wrapping_add(registers[r]);
-                registers[r] = size.into_register(registers[r], old);
-                sum
-            }
-            Self::Xchg(r) => {
-                let new = registers[r];
-                registers[r] = size.into_register(registers[r], old);
-                new
-            }
-            Self::Cmpxchg(r) if old == registers[0] & size.mask() => registers[r],
-            Self::Cmpxchg(_) => {
-                registers[0] = size.into_register(registers[0], old);
-                old
-            }
-        };
-        new & size.mask()
-    }
-}
-
-/// One instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
-    /// Memory = source.
-    Store(Place, Source),
-    /// Register = memory.
-    Load(usize, Place),
-    /// Register = source.
-    Move(usize, Size, Source),
-    /// Read-modify-write; XCHG is locked whether it says so or not.
-    Rmw {
-        /// What it touches.
-        place: Place,
-        /// What it does.
-        change: Change,
-        /// In one piece for everybody.
-        is_locked: bool,
-    },
-    /// `MFENCE`.
-    Mfence,
-    /// `LFENCE`: orders loads, which TSO does anyway.
-    Lfence,
-    /// `SFENCE`: orders stores, which TSO does anyway.
-    Sfence,
 }
 
 /// What a final clause can name.
@@ -161,10 +58,8 @@ pub struct Test {
     pub fields: BTreeMap<String, String>,
     /// Names of the variables, in order of appearance.
     pub variables: Vec<Variable>,
-    /// Registers at the start, by thread.
-    pub registers: Vec<[u64; 4]>,
-    /// Instructions by thread.
-    pub threads: Vec<Vec<Op>>,
+    /// What the threads do.
+    pub program: Program,
     /// Quantifier of the final clause.
     pub quantifier: Quantifier,
     /// The clause.
@@ -187,14 +82,22 @@ pub struct Variable {
 }
 
 impl Test {
-    /// Takes what the final clause observes out of a final state.
+    /// Takes what the final clause observes out of a final state that `value` reads.
     #[must_use]
-    pub fn outcome(&self, registers: &[[u64; 4]], memory: &[u64]) -> Outcome {
-        let value = |observed: &Observed| match *observed {
-            Observed::Register(thread, register) => registers[thread][register],
-            Observed::Variable(v) => memory[v] & self.variables[v].size.mask(),
+    pub fn outcome(&self, value: &dyn Fn(Observed) -> u64) -> Outcome {
+        let masked = |observed: &Observed| match *observed {
+            Observed::Register(..) => value(*observed),
+            Observed::Variable(v) => value(*observed) & self.variables[v].size.mask(),
         };
-        self.observed.iter().map(value).collect()
+        self.observed.iter().map(masked).collect()
+    }
+
+    /// The registers of a thread that its records keep: those that an outcome shows.
+    pub fn recorded(&self, thread: usize) -> impl Iterator<Item = usize> + '_ {
+        self.observed.iter().filter_map(move |o| match *o {
+            Observed::Register(t, register) if t == thread => Some(register),
+            _ => None,
+        })
     }
 
     /// Whether the clause (without its quantifier) holds in a state.
@@ -210,33 +113,81 @@ impl Test {
     pub fn text(&self, outcome: &Outcome) -> String {
         let cell = |(observed, value): (&Observed, &u64)| match *observed {
             Observed::Register(thread, register) => {
-                format!("{thread}:{}={value};", REGISTERS[register])
+                format!("{thread}:{}={value};", self.program.register_name(register))
             }
             Observed::Variable(v) => format!("[{}]={value};", self.variables[v].name),
         };
         let cells: Vec<String> = self.observed.iter().zip(outcome).map(cell).collect();
         cells.join(" ")
     }
+}
 
-    /// Whether some access is locked.
+/// The threads of a test, by instruction set.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// Of `X86_64`.
+    X86(x86::Program),
+    /// Of `AArch64`.
+    Arm64(arm64::Program),
+}
+
+impl Program {
+    /// The instruction set.
     #[must_use]
-    pub fn has_lock(&self) -> bool {
-        let is_locked = |op: &Op| matches!(op, Op::Rmw { is_locked: true, .. });
-        self.threads.iter().flatten().any(is_locked)
+    pub fn isa(&self) -> Isa {
+        match self {
+            Self::X86(_) => Isa::X86_64,
+            Self::Arm64(_) => Isa::Aarch64,
+        }
     }
 
-    /// Whether only the lowest byte of any variable ever differs from zero, and accesses begin
-    /// there: then an access may be torn without anybody seeing it.
+    /// Number of threads.
     #[must_use]
-    pub fn is_bytewise(&self) -> bool {
-        let small = |source: Source| !matches!(source, Source::Immediate(v) if v > 0x3f);
-        let fits = |op: &Op| match *op {
-            Op::Store(place, source) => place.offset == 0 && small(source),
-            Op::Load(_, place) => place.offset == 0,
-            Op::Move(_, _, source) => small(source),
-            Op::Rmw { place, .. } => place.offset == 0,
-            Op::Mfence | Op::Lfence | Op::Sfence => true,
-        };
-        self.threads.iter().flatten().all(fits) && self.variables.iter().all(|v| v.initial <= 0x3f)
+    pub fn threads(&self) -> usize {
+        match self {
+            Self::X86(p) => p.threads.len(),
+            Self::Arm64(p) => p.threads.len(),
+        }
     }
+
+    /// Number of instructions.
+    #[must_use]
+    pub fn instructions(&self) -> usize {
+        match self {
+            Self::X86(p) => p.threads.iter().map(Vec::len).sum(),
+            Self::Arm64(p) => p.threads.iter().map(Vec::len).sum(),
+        }
+    }
+
+    /// Name of a register by index, as final clauses have it.
+    #[must_use]
+    pub fn register_name(&self, register: usize) -> String {
+        match self {
+            Self::X86(_) => x86::REGISTERS[register].to_owned(),
+            Self::Arm64(_) => format!("X{register}"),
+        }
+    }
+
+    /// How far from their natural alignment variables may lie without changing what the test
+    /// means.
+    #[must_use]
+    pub fn freedom(&self, variables: &[Variable]) -> Freedom {
+        match self {
+            Self::X86(p) if p.is_bytewise(variables) && !p.has_lock() => Freedom::Anywhere,
+            Self::X86(_) => Freedom::InsideLine,
+            Self::Arm64(p) if p.is_bytewise(variables) && p.is_plain() => Freedom::Anywhere,
+            Self::Arm64(_) => Freedom::Aligned,
+        }
+    }
+}
+
+/// Where variables may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Freedom {
+    /// At multiples of their size.
+    Aligned,
+    /// Anywhere inside a line.
+    InsideLine,
+    /// Across lines too.
+    Anywhere,
 }

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::condition::Quantifier;
+use crate::judge::Allowed;
 use crate::place::Placement;
 use crate::program::{Outcome, Test};
 use crate::run::{self, Histogram, Way};
-use crate::tso::{self, Partial};
 
 /// How tests are run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The machine.
-    pub machine: topology::Machine,
+    /// A machine of each instruction set that tests are of.
+    pub machines: Vec<topology::Machine>,
     /// Iterations of each test, shared evenly by the placements.
     pub iterations: usize,
-    /// Placements.
+    /// Placements; those are left out that the machine does not have.
     pub placements: Vec<Placement>,
     /// Seed.
     pub seed: u64,
@@ -29,11 +29,8 @@ pub struct Plan {
 pub struct Verdict {
     /// The test.
     pub test: Test,
-    /// Every state that x86-TSO allows.
-    pub allowed: BTreeSet<Outcome>,
-    /// Those that need a load to take bytes from buffer and memory at once, which rule X1 rules
-    /// out.
-    pub merged: BTreeSet<Outcome>,
+    /// What it may show.
+    pub allowed: Allowed,
     /// What was seen.
     pub seen: Histogram,
 }
@@ -41,29 +38,36 @@ pub struct Verdict {
 impl Verdict {
     /// Runs a test in every placement of the plan.
     ///
-    /// Errors: a run that did not end by itself.
+    /// Errors: a test that the judge cannot enumerate, or a run that did not end by itself.
     pub fn of(test: &Test, plan: &Plan) -> Result<Verdict, String> {
-        let allowed = tso::allowed(test, Partial::Merge);
-        let drained = tso::allowed(test, Partial::Drain);
+        let allowed = Allowed::of(test).map_err(|e| format!("{}: {e}", test.name))?;
         let mut seen = Histogram::new();
-        let iterations = plan.iterations.div_ceil(plan.placements.len().max(1));
-        for (n, placement) in plan.placements.iter().enumerate() {
+        let isa = test.program.isa();
+        let machine = plan.machines.iter().find(|m| m.isa == isa);
+        let machine = machine.ok_or_else(|| format!("{}: no machine runs {isa:?}", test.name))?;
+        let exists = |p: &&Placement| p.cpus(machine, test.program.threads()).is_some();
+        let placements: Vec<_> = plan.placements.iter().filter(exists).collect();
+        if placements.is_empty() {
+            return Err(format!("{}: {} has none of the placements", test.name, machine.id));
+        }
+        let iterations = plan.iterations.div_ceil(placements.len());
+        for (n, placement) in placements.into_iter().enumerate() {
             let way = Way {
-                machine: &plan.machine,
+                machine,
                 placement: *placement,
                 seed: plan.seed.wrapping_mul(16).wrapping_add(n as u64),
                 is_shuffled: plan.is_shuffled,
             };
             run::run(test, &way, iterations, &mut seen)?;
         }
-        let merged = allowed.difference(&drained).cloned().collect();
-        Ok(Verdict { test: test.clone(), allowed, merged, seen })
+        Ok(Verdict { test: test.clone(), allowed, seen })
     }
 
-    /// States that were seen and are forbidden, by the architecture or by rule X1.
+    /// States that were seen and are forbidden, by the architecture or by the emulator's own rules.
     #[must_use]
     pub fn forbidden(&self) -> Vec<&Outcome> {
-        let is_bad = |o: &&Outcome| !self.allowed.contains(*o) || self.merged.contains(*o);
+        let Allowed { states, ruled_out } = &self.allowed;
+        let is_bad = |o: &&Outcome| !states.contains(*o) || ruled_out.contains(*o);
         self.seen.keys().filter(is_bad).collect()
     }
 
@@ -75,7 +79,13 @@ impl Verdict {
     /// Whether the architecture allows a witness.
     #[must_use]
     pub fn is_sometimes(&self) -> bool {
-        self.allowed.iter().any(|o| self.is_witness(o))
+        self.allowed.states.iter().any(|o| self.is_witness(o))
+    }
+
+    /// How many allowed states were seen.
+    #[must_use]
+    pub fn states_seen(&self) -> usize {
+        self.seen.keys().filter(|o| self.allowed.states.contains(*o)).count()
     }
 
     /// How often a witness was seen.
@@ -87,30 +97,29 @@ impl Verdict {
     /// One line: name, states seen of those allowed, witnesses.
     #[must_use]
     pub fn line(&self) -> String {
-        let seen = self.seen.keys().filter(|o| self.allowed.contains(*o)).count();
         let witness = match (self.is_sometimes(), self.witnesses()) {
             (true, 0) => "allowed, never seen".to_owned(),
             (true, n) => format!("allowed, seen {n} times"),
             (false, 0) => "forbidden, not seen".to_owned(),
             (false, n) => format!("FORBIDDEN, SEEN {n} TIMES"),
         };
-        let states = format!("{seen}/{}", self.allowed.len());
+        let states = format!("{}/{}", self.states_seen(), self.allowed.states.len());
         let bad = self.forbidden().len();
         let bad = if bad == 0 { String::new() } else { format!("  {bad} FORBIDDEN STATES") };
         format!("{:<24} states {states:<7} witness {witness}{bad}", self.test.name)
     }
 
-    /// All states with their counts: `*` marks witnesses, `!` forbidden ones, `~` those that rule
-    /// X1 rules out.
+    /// All states with their counts: `*` marks witnesses, `!` forbidden ones, `~` those that the
+    /// emulator's own rules exclude.
     #[must_use]
     pub fn histogram(&self) -> String {
         let mut text = String::new();
-        let all: BTreeSet<&Outcome> = self.allowed.iter().chain(self.seen.keys()).collect();
+        let all: BTreeSet<&Outcome> = self.allowed.states.iter().chain(self.seen.keys()).collect();
         for outcome in all {
             let count = self.seen.get(outcome).copied().unwrap_or(0);
             let mark = match () {
-                () if !self.allowed.contains(outcome) => '!',
-                () if self.merged.contains(outcome) => '~',
+                () if !self.allowed.states.contains(outcome) => '!',
+                () if self.allowed.ruled_out.contains(outcome) => '~',
                 () if self.is_witness(outcome) => '*',
                 () => ' ',
             };
@@ -145,8 +154,8 @@ impl Summary {
         self.failed += usize::from(!v.forbidden().is_empty());
         self.sometimes += usize::from(v.is_sometimes());
         self.witnessed += usize::from(v.is_sometimes() && v.witnesses() > 0);
-        self.states += v.allowed.len();
-        self.states_seen += v.seen.keys().filter(|o| v.allowed.contains(*o)).count();
+        self.states += v.allowed.states.len();
+        self.states_seen += v.states_seen();
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use emu_machine::{Machine, Options, Stop, Until};
 use emu_sim::SimTime;
+use topology::Isa;
 
 use crate::guest::{self, Seats};
 use crate::place::Placement;
 use crate::plan;
-use crate::program::{Outcome, Test};
+use crate::program::{Observed, Outcome, Test};
 
 /// Iterations of one machine; more get a fresh one.
 pub const ITERATIONS_PER_MACHINE: usize = 10_000;
@@ -55,16 +56,20 @@ fn chunk(
     iterations: usize,
     seen: &mut Histogram,
 ) -> Result<(), String> {
-    let threads = test.threads.len();
+    let threads = test.program.threads();
     let mut cpus = way
         .placement
         .cpus(way.machine, threads)
         .ok_or_else(|| format!("{} has no such place for {threads} threads", way.machine.id))?;
     let mut draw = plan::Draw::new(way.seed, nth);
     cpus.rotate_left(draw.below(threads as u64) as usize);
-    let apic_id = |cpu: usize| way.machine.cpus[cpu].apic_id;
+    let id = |cpu: usize| match way.machine.isa {
+        Isa::X86_64 => u64::from(way.machine.cpus[cpu].apic_id),
+        Isa::Aarch64 => way.machine.cpus[cpu].mpidr,
+    };
     let seats = Seats {
-        seats: cpus.iter().map(|c| (*c, apic_id(*c))).collect(),
+        seats: cpus.iter().map(|c| (*c, id(*c))).collect(),
+        ram: way.machine.ram().first().map_or(0, |r| r.base),
         is_x2apic: way.machine.apic.mode == topology::ApicMode::X2apic,
     };
     let nodes: Vec<u64> = way
@@ -75,7 +80,7 @@ fn chunk(
         .map(|r| r.base.next_multiple_of(64))
         .collect();
     let plan = plan::draw(test, &nodes, draw.next_u64(), iterations);
-    let image = guest::build(test, &plan, &seats).map_err(|e| e.to_string())?;
+    let image = guest::build(test, &plan, &seats)?;
     let options = Options {
         seed: draw.next_u64(),
         shuffle_host: way.is_shuffled.then(|| draw.next_u64()),
@@ -89,14 +94,18 @@ fn chunk(
         stop => return Err(format!("the guest ended by {stop:?} at {}", machine.now())),
     }
     machine.check_laws().map_err(|broken| broken.to_string())?;
-    let records: Vec<Vec<u8>> = (0..threads)
-        .map(|t| machine.read_guest(guest::records(t, iterations), guest::records_len(iterations)))
-        .collect();
+    let len = guest::records_len(iterations);
+    let records: Vec<Vec<u8>> =
+        (0..threads).map(|t| machine.read_guest(seats.records(t, iterations), len)).collect();
     for (i, iteration) in plan.iter().enumerate() {
-        let registers: Vec<[u64; 4]> = records.iter().map(|r| guest::registers(r, i)).collect();
-        let memory: Vec<u64> =
-            iteration.addresses.iter().map(|a| machine.read_guest_u64(*a)).collect();
-        *seen.entry(test.outcome(&registers, &memory)).or_insert(0) += 1;
+        let outcome = test.outcome(&|observed| match observed {
+            Observed::Variable(v) => machine.read_guest_u64(iteration.addresses[v]),
+            Observed::Register(t, register) => {
+                let nth = test.recorded(t).position(|r| r == register);
+                guest::register(&records[t], i, nth.unwrap_or(0))
+            }
+        });
+        *seen.entry(outcome).or_insert(0) += 1;
     }
     Ok(())
 }

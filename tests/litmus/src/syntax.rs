@@ -1,17 +1,21 @@
-//! The herd/litmus text format of `X86_64`, as far as tests here use it.
+//! The herd/litmus text format, as far as tests here use it.
 //!
-//! Read: a head line, a quoted line and `Key=value` fields, the initial state in braces, a table
-//! of instructions (AT&T order) with one column a thread, `locations [...]`, a final clause, and a
-//! comment `(* allowed ... *)` that lists states, one a line. Not read: branches, labels, computed
-//! addresses, more than 8 bytes, herd's `filter`.
+//! Read: a head line that names the instruction set, a quoted line and `Key=value` fields, the
+//! initial state in braces, a table of instructions with one column a thread, `locations [...]`, a
+//! final clause, and a comment `(* allowed ... *)` that lists states, one a line. The cells of the
+//! table are the front end's. Not read: more than 8 bytes, herd's `filter`.
 
-mod clause;
-mod instruction;
+pub(crate) mod clause;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::program::{Observed, Op, Size, THREADS_MAX, Test, VARIABLES_MAX, Variable};
+use topology::Isa;
+
+use crate::program::{
+    Observed, Program, RECORDED_MAX, Size, THREADS_MAX, Test, VARIABLES_MAX, Variable,
+};
+use crate::{arm64, x86};
 
 /// Why a text is no test, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,16 +34,42 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
+/// The cells of one thread, each with its line.
+pub(crate) type Cells<'a> = Vec<(usize, &'a str)>;
+
+/// What a register begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initial {
+    /// A value.
+    Number(u64),
+    /// Where a variable is.
+    Address(usize),
+}
+
 /// Names that have been met, and what they begin with.
-#[derive(Debug, Default)]
-struct Scope {
+#[derive(Debug)]
+pub(crate) struct Scope {
+    isa: Isa,
     variables: Vec<Variable>,
-    registers: BTreeMap<(usize, usize), u64>,
+    registers: BTreeMap<(usize, usize), Initial>,
 }
 
 impl Scope {
+    /// Returns the index of a register, by any of its names.
+    fn register(&self, name: &str) -> Option<usize> {
+        match self.isa {
+            Isa::X86_64 => x86::syntax::register(name.trim_start_matches('%')).map(|(r, _)| r),
+            Isa::Aarch64 => arm64::syntax::register(name).map(arm64::syntax::Name::index),
+        }
+    }
+
+    /// What the registers of a thread begin with.
+    pub(crate) fn initial_of(&self, thread: usize) -> impl Iterator<Item = (usize, Initial)> {
+        self.registers.range((thread, 0)..(thread + 1, 0)).map(|((_, r), initial)| (*r, *initial))
+    }
+
     /// Returns the index of a variable, a new one of 4 bytes if need be.
-    fn variable(&mut self, name: &str) -> Result<usize, String> {
+    pub(crate) fn variable(&mut self, name: &str) -> Result<usize, String> {
         if let Some(at) = self.variables.iter().position(|v| v.name == name) {
             return Ok(at);
         }
@@ -64,13 +94,13 @@ pub fn parse(text: &str) -> Result<Test, SyntaxError> {
     let mut lines = text.lines().enumerate().map(|(n, l)| (n + 1, l.trim()));
     let mut next = || lines.find(|(_, l)| !l.is_empty());
     let (n, head) = next().ok_or_else(|| error(0, "the text is empty"))?;
-    let name = head
-        .strip_prefix("X86_64 ")
-        .ok_or_else(|| error(n, "the head is not `X86_64 NAME`"))?
-        .trim()
-        .to_owned();
+    let (isa, name) = match head.split_once(' ') {
+        Some(("X86_64", name)) => (Isa::X86_64, name.trim().to_owned()),
+        Some(("AArch64", name)) => (Isa::Aarch64, name.trim().to_owned()),
+        _ => return Err(error(n, "the head is not `X86_64 NAME` or `AArch64 NAME`")),
+    };
     let mut fields = BTreeMap::new();
-    let mut scope = Scope::default();
+    let mut scope = Scope { isa, variables: Vec::new(), registers: BTreeMap::new() };
     let (mut n, mut line) = next().ok_or_else(|| error(n, "the test ends after its head"))?;
     while !line.starts_with('{') {
         if let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('"')) {
@@ -96,11 +126,18 @@ pub fn parse(text: &str) -> Result<Test, SyntaxError> {
             None => rest = format!("{rest} {line}"),
         }
     }
-    let threads = parse_threads(&rows, &mut scope)?;
-    finish(name, fields, scope, threads, &rest, stated).map_err(|m| error(0, m))
+    let columns = columns(&rows)?;
+    if scope.registers.keys().any(|(thread, _)| *thread >= columns.len()) {
+        return Err(error(0, "an initial register has no thread"));
+    }
+    let program = match isa {
+        Isa::X86_64 => Program::X86(x86::syntax::program(&columns, &mut scope)?),
+        Isa::Aarch64 => Program::Arm64(arm64::syntax::program(&columns, &mut scope)?),
+    };
+    finish(name, fields, scope, program, &rest, stated).map_err(|m| error(0, m))
 }
 
-fn error(line: usize, message: impl Into<String>) -> SyntaxError {
+pub(crate) fn error(line: usize, message: impl Into<String>) -> SyntaxError {
     SyntaxError { line, message: message.into() }
 }
 
@@ -123,19 +160,24 @@ fn take_comments(text: &str) -> (String, Option<Vec<String>>) {
     (kept, stated)
 }
 
-/// `x=1; 0:rax=2; uint64_t y=3; uint8_t z;`
+/// `x=1; 0:rax=2; 0:X1=x; uint64_t y=3; uint8_t z;`
 fn parse_initial(text: &str, scope: &mut Scope) -> Result<(), String> {
     for item in text.split(';').map(str::trim).filter(|i| !i.is_empty()) {
         let (left, value) = item.split_once('=').map_or((item, None), |(l, v)| (l, Some(v)));
-        let value = value.map(|v| clause::number(v.trim())).transpose()?;
         let left = left.trim();
         if let Some((thread, register)) = left.split_once(':') {
             let thread: usize = thread.parse().map_err(|_| format!("`{left}` is no register"))?;
-            let (register, _) = instruction::register(register.trim_start_matches('%'))
-                .ok_or_else(|| format!("`{left}` is no register"))?;
-            scope.registers.insert((thread, register), value.unwrap_or(0));
+            let register =
+                scope.register(register).ok_or_else(|| format!("`{left}` is no register"))?;
+            let value = value.map_or("0", str::trim);
+            let initial = match clause::number(value) {
+                Ok(number) => Initial::Number(number),
+                Err(_) => Initial::Address(scope.variable(value)?),
+            };
+            scope.registers.insert((thread, register), initial);
             continue;
         }
+        let value = value.map(|v| clause::number(v.trim())).transpose()?;
         let (kind, name) = left.split_once(' ').unwrap_or(("int", left));
         let size = match kind {
             "int8_t" | "uint8_t" | "char" => 1,
@@ -151,10 +193,8 @@ fn parse_initial(text: &str, scope: &mut Scope) -> Result<(), String> {
     Ok(())
 }
 
-fn parse_threads(
-    rows: &[(usize, Vec<&str>)],
-    scope: &mut Scope,
-) -> Result<Vec<Vec<Op>>, SyntaxError> {
+/// Turns rows into columns, and leaves empty cells out.
+fn columns<'a>(rows: &[(usize, Vec<&'a str>)]) -> Result<Vec<Cells<'a>>, SyntaxError> {
     let Some(((n, names), rows)) = rows.split_first() else {
         return Err(error(0, "no program"));
     };
@@ -162,20 +202,18 @@ fn parse_threads(
     if names.len() > THREADS_MAX || !names.iter().enumerate().all(is_named) {
         return Err(error(*n, format!("threads are not P0 to P{} at most", THREADS_MAX - 1)));
     }
-    let mut threads = vec![Vec::new(); names.len()];
+    let mut columns = vec![Vec::new(); names.len()];
     for (n, cells) in rows {
         if cells.len() != names.len() {
             return Err(error(*n, format!("{} columns for {}", cells.len(), names.len())));
         }
-        for (thread, cell) in threads.iter_mut().zip(cells) {
-            if !cell.is_empty() {
-                thread.push(instruction::parse(cell, scope).map_err(|m| error(*n, m))?);
-            }
+        for (column, cell) in columns.iter_mut().zip(cells).filter(|(_, cell)| !cell.is_empty()) {
+            column.push((*n, *cell));
         }
     }
-    match threads.iter().position(Vec::is_empty) {
+    match columns.iter().position(Vec::is_empty) {
         Some(idle) => Err(error(*n, format!("P{idle} has no instruction"))),
-        None => Ok(threads),
+        None => Ok(columns),
     }
 }
 
@@ -183,7 +221,7 @@ fn finish(
     name: String,
     fields: BTreeMap<String, String>,
     mut scope: Scope,
-    threads: Vec<Vec<Op>>,
+    program: Program,
     rest: &str,
     stated: Option<Vec<String>>,
 ) -> Result<Test, String> {
@@ -203,9 +241,10 @@ fn finish(
     condition.collect(&mut observed);
     observed.sort_unstable();
     observed.dedup();
-    let is_foreign = |o: &&Observed| matches!(**o, Observed::Register(t, _) if t >= threads.len());
+    let threads = program.threads();
+    let is_foreign = |o: &&Observed| matches!(**o, Observed::Register(t, _) if t >= threads);
     if let Some(Observed::Register(thread, _)) = observed.iter().find(is_foreign) {
-        let last = threads.len().saturating_sub(1);
+        let last = threads.saturating_sub(1);
         return Err(format!("a register of P{thread} is observed; threads are P0 to P{last}"));
     }
     // herd orders variables by name, behind the registers.
@@ -214,21 +253,20 @@ fn finish(
         Observed::Variable(v) => (usize::MAX, 0, scope.variables[v].name.clone()),
     };
     observed.sort_by_key(by_name);
-    let mut registers = vec![[0; 4]; threads.len()];
-    for ((thread, register), value) in scope.registers {
-        registers.get_mut(thread).ok_or("an initial register has no thread")?[register] = value;
-    }
-    Ok(Test {
+    let test = Test {
         name,
         fields,
         variables: scope.variables,
-        registers,
-        threads,
+        program,
         quantifier,
         condition,
         observed,
         stated,
-    })
+    };
+    match (0..threads).find(|t| test.recorded(*t).count() > RECORDED_MAX) {
+        Some(t) => Err(format!("more than {RECORDED_MAX} registers of P{t} are observed")),
+        None => Ok(test),
+    }
 }
 
 #[cfg(test)]

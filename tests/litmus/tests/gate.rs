@@ -1,20 +1,33 @@
-//! The classics of `x86/*.litmus`: what is allowed, and that nothing else is seen.
+//! The classics of `x86/*.litmus` and `arm64/*.litmus`: what is allowed, and that nothing else is
+//! seen.
 
 use std::fs;
 
-use tests_litmus::corpus::{self, Agreement};
+use tests_litmus::corpus;
+use tests_litmus::judge::{Agreement, Allowed};
 use tests_litmus::place::{self, Placement};
 use tests_litmus::program::Test;
 use tests_litmus::report::{Plan, Verdict};
-use tests_litmus::tso::{self, Partial};
+use topology::Isa;
 
 /// Iterations of each classic.
 const ITERATIONS: usize = 2000;
 
-fn classics() -> Vec<(std::path::PathBuf, Test)> {
-    let tests = corpus::classics(&corpus::folder()).unwrap_or_else(|e| panic!("{e}"));
+fn classics(isa: Isa) -> Vec<(std::path::PathBuf, Test)> {
+    let tests = corpus::classics(&corpus::folder(isa)).unwrap_or_else(|e| panic!("{e}"));
     assert!(tests.len() >= 50, "{} classics", tests.len());
+    assert!(tests.iter().all(|(_, test)| test.program.isa() == isa));
     tests
+}
+
+fn plan(isa: Isa, seed: u64) -> Plan {
+    Plan {
+        machines: vec![place::default_machine(isa)],
+        iterations: ITERATIONS,
+        placements: Placement::ALL.to_vec(),
+        seed,
+        is_shuffled: false,
+    }
 }
 
 /// `Observation=` is what the literature says; the list of states is complete and in the file.
@@ -22,9 +35,10 @@ fn classics() -> Vec<(std::path::PathBuf, Test)> {
 fn allowed_sets_are_those_of_the_files() {
     let is_bless = std::env::var_os("BLESS").is_some();
     let mut faults = Vec::new();
-    for (path, test) in classics() {
-        let allowed = tso::allowed(&test, Partial::Merge);
-        let has_witness = allowed.iter().any(|o| test.holds(o));
+    let all = [Isa::X86_64, Isa::Aarch64].into_iter().flat_map(classics);
+    for (path, test) in all {
+        let allowed = Allowed::of(&test).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let has_witness = allowed.states.iter().any(|o| test.holds(o));
         let said = test.fields.get("Observation").map(String::as_str);
         if said != Some(if has_witness { "Sometimes" } else { "Never" }) {
             faults.push(format!("{}: {said:?}, but found {has_witness}", test.name));
@@ -32,7 +46,7 @@ fn allowed_sets_are_those_of_the_files() {
         if path.file_stem().is_none_or(|s| s != test.name.as_str()) {
             faults.push(format!("{}: the file has another name", test.name));
         }
-        let ours = corpus::texts(&test, &allowed);
+        let ours = allowed.texts(&test);
         if test.stated.as_ref() == Some(&ours) {
             continue;
         }
@@ -47,31 +61,46 @@ fn allowed_sets_are_those_of_the_files() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A load that waits for a partly covering store gives up some freedom and gains none.
+/// A load that waits for a partly covering store gives up some freedom; only mixed sizes show it.
 #[test]
 fn draining_allows_a_part_of_what_merging_allows() {
-    for (_, test) in classics() {
-        let merge = tso::allowed(&test, Partial::Merge);
-        let drain = tso::allowed(&test, Partial::Drain);
-        assert!(drain.is_subset(&merge), "{}", test.name);
-        assert!(test.name.starts_with("mixed-") || drain == merge, "{}", test.name);
+    for (_, test) in classics(Isa::X86_64) {
+        let allowed = Allowed::of(&test).unwrap();
+        assert!(allowed.ruled_out.is_subset(&allowed.states), "{}", test.name);
+        assert!(allowed.ruled_out.len() < allowed.states.len(), "{}", test.name);
+        assert!(test.name.starts_with("mixed-") || allowed.ruled_out.is_empty(), "{}", test.name);
     }
 }
 
-/// Rules X1 to X3 and L2, and [SDM-3] "Memory Ordering": no state but the allowed ones, in any
+fn verdict(test: &Test, plan: &Plan) -> Verdict {
+    Verdict::of(test, plan).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn no_classic_shows_a_forbidden_state(isa: Isa) {
+    for (_, test) in classics(isa) {
+        let found = verdict(&test, &plan(isa, 1));
+        assert!(found.forbidden().is_empty(), "{}\n{}", found.line(), found.histogram());
+    }
+}
+
+/// Rules X1 to X3 and L2, and \[SDM-3\] "Memory Ordering": no state but the allowed ones, in any
 /// placement.
 #[test]
-fn no_classic_shows_a_forbidden_state() {
-    let plan = Plan {
-        machine: place::default_machine(),
-        iterations: ITERATIONS,
-        placements: Placement::ALL.to_vec(),
-        seed: 1,
-        is_shuffled: false,
-    };
-    for (_, test) in classics() {
-        let verdict = Verdict::of(&test, &plan).unwrap();
-        assert!(verdict.forbidden().is_empty(), "{}\n{}", verdict.line(), verdict.histogram());
+fn no_classic_of_x86_shows_a_forbidden_state() {
+    no_classic_shows_a_forbidden_state(Isa::X86_64);
+}
+
+fn relaxations_are_seen_and_host_order_is_not(isa: Isa, names: &[&str]) {
+    let plain = plan(isa, 2);
+    let shuffled = Plan { is_shuffled: true, ..plain.clone() };
+    let tests: Vec<_> =
+        classics(isa).into_iter().filter(|(_, t)| names.contains(&t.name.as_str())).collect();
+    assert_eq!(tests.len(), names.len());
+    for (_, test) in tests {
+        let seen = verdict(&test, &shuffled);
+        assert!(seen.witnesses() > 0, "{}\n{}", seen.line(), seen.histogram());
+        let again = verdict(&test, &plain);
+        assert_eq!(again.seen, seen.seen, "{}", test.name);
     }
 }
 
@@ -79,21 +108,8 @@ fn no_classic_shows_a_forbidden_state() {
 /// no outcome (rule D7).
 #[test]
 fn the_relaxations_of_tso_are_seen_and_host_order_is_not() {
-    let shuffled = Plan {
-        machine: place::default_machine(),
-        iterations: ITERATIONS,
-        placements: Placement::ALL.to_vec(),
-        seed: 2,
-        is_shuffled: true,
-    };
-    let plain = Plan { is_shuffled: false, ..shuffled.clone() };
     let names = ["SB", "SB+forwards", "SB+lfences", "R", "RWC", "INC", "mixed-forward"];
-    for (_, test) in classics().iter().filter(|(_, t)| names.contains(&t.name.as_str())) {
-        let verdict = Verdict::of(test, &shuffled).unwrap();
-        assert!(verdict.witnesses() > 0, "{}\n{}", verdict.line(), verdict.histogram());
-        let again = Verdict::of(test, &plain).unwrap();
-        assert_eq!(again.seen, verdict.seen, "{}", test.name);
-    }
+    relaxations_are_seen_and_host_order_is_not(Isa::X86_64, &names);
 }
 
 /// The shape of a corpus: one JSON object a line, states as herd writes them.
@@ -117,7 +133,10 @@ fn a_corpus_is_read_and_compared() {
     };
     let cases = corpus::corpus(&format!("{}\n", line(states))).unwrap();
     assert_eq!(cases[0].test.name, "MP000.base");
-    assert_eq!(Agreement::of(&cases[0].test, &cases[0].allowed), Agreement::Equal);
+    let agreement = |case: &corpus::Case| {
+        Agreement::of(&case.test, &Allowed::of(&case.test).unwrap(), &case.allowed)
+    };
+    assert_eq!(agreement(&cases[0]), Agreement::Equal);
     let wrong = &corpus::corpus(&line(r#""1:rax=0; 1:rbx=0;""#)).unwrap()[0];
-    assert!(matches!(Agreement::of(&wrong.test, &wrong.allowed), Agreement::Differs { .. }));
+    assert!(matches!(agreement(wrong), Agreement::Differs { .. }));
 }

@@ -11,7 +11,7 @@ use emu_sim::PhysAddr;
 use guests_abi::layout::{BOOT_DS, TEST_DEVICE_BASE};
 use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoderOptions, IcedError};
-use tests_litmus::boot;
+use tests_litmus::x86::boot;
 
 use crate::arena::{Arena, Word};
 use crate::program::{self, Change, Number, Op, POOL, POOL_BYTES, unique};

@@ -1,6 +1,6 @@
 //! Final clauses: text to [`Condition`], by recursive descent.
 
-use super::{Scope, instruction};
+use super::Scope;
 use crate::condition::{Condition, Quantifier};
 use crate::program::Observed;
 
@@ -74,15 +74,15 @@ fn take(rest: &mut &str, word: &str) -> bool {
 pub(super) fn observed(text: &str, scope: &mut Scope) -> Result<Observed, String> {
     if let Some((thread, register)) = text.split_once(':') {
         let thread = thread.parse().map_err(|_| format!("`{text}` has no thread"))?;
-        let (register, _) = instruction::register(register.trim_start_matches('%'))
-            .ok_or_else(|| format!("`{text}` is no register"))?;
+        let register =
+            scope.register(register).ok_or_else(|| format!("`{text}` is no register"))?;
         return Ok(Observed::Register(thread, register));
     }
     scope.variable(text.trim_matches(['[', ']'])).map(Observed::Variable)
 }
 
 /// Reads a decimal number, or a hexadecimal one behind `0x`.
-pub(super) fn number(text: &str) -> Result<u64, String> {
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),

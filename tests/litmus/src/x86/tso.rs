@@ -8,7 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::program::{Op, Outcome, Place, Source, Test, VARIABLE_BYTES};
+use super::{Op, Place, Program, Source, into_register};
+use crate::program::{Observed, Outcome, Test, VARIABLE_BYTES};
 
 /// How a load meets a younger store of its thread that has only some of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +33,13 @@ struct State {
     memory: Vec<[u8; VARIABLE_BYTES]>,
 }
 
-/// Returns every final state of `test`.
+/// Returns every final state of `test`, whose threads are `program`.
 #[must_use]
-pub fn allowed(test: &Test, partial: Partial) -> BTreeSet<Outcome> {
-    let threads = test.threads.len();
+pub fn allowed(test: &Test, program: &Program, partial: Partial) -> BTreeSet<Outcome> {
+    let threads = program.threads.len();
     let start = State {
         at: vec![0; threads],
-        registers: test.registers.clone(),
+        registers: program.registers.clone(),
         read: vec![None; threads],
         buffers: vec![Vec::new(); threads],
         memory: test.variables.iter().map(|v| v.initial.to_le_bytes()).collect(),
@@ -49,7 +50,7 @@ pub fn allowed(test: &Test, partial: Partial) -> BTreeSet<Outcome> {
     while let Some(state) = open.pop() {
         let mut is_final = true;
         for thread in 0..threads {
-            let steps = [state.drain(thread), state.execute(thread, test, partial)];
+            let steps = [state.drain(thread), state.execute(thread, program, partial)];
             for next in steps.into_iter().flatten() {
                 is_final = false;
                 if seen.insert(next.clone()) {
@@ -58,8 +59,10 @@ pub fn allowed(test: &Test, partial: Partial) -> BTreeSet<Outcome> {
             }
         }
         if is_final {
-            let memory: Vec<u64> = state.memory.iter().map(|m| u64::from_le_bytes(*m)).collect();
-            outcomes.insert(test.outcome(&state.registers, &memory));
+            outcomes.insert(test.outcome(&|observed| match observed {
+                Observed::Register(thread, register) => state.registers[thread][register],
+                Observed::Variable(v) => u64::from_le_bytes(state.memory[v]),
+            }));
         }
     }
     outcomes
@@ -78,14 +81,14 @@ impl State {
     }
 
     /// A thread makes its next step, unless it has to wait.
-    fn execute(&self, thread: usize, test: &Test, partial: Partial) -> Option<State> {
-        let op = *test.threads[thread].get(self.at[thread])?;
+    fn execute(&self, thread: usize, program: &Program, partial: Partial) -> Option<State> {
+        let op = *program.threads[thread].get(self.at[thread])?;
         let is_empty = self.buffers[thread].is_empty();
         let mut next = self.clone();
         let registers = &mut next.registers[thread];
         match op {
             Op::Move(r, size, source) => {
-                registers[r] = size.into_register(registers[r], value(source, registers));
+                registers[r] = into_register(size, registers[r], value(source, registers));
             }
             Op::Store(place, source) => {
                 let value = value(source, registers) & place.size.mask();
@@ -93,7 +96,7 @@ impl State {
             }
             Op::Load(r, place) => {
                 let value = self.load(thread, place, partial)?;
-                registers[r] = place.size.into_register(registers[r], value);
+                registers[r] = into_register(place.size, registers[r], value);
             }
             Op::Mfence if !is_empty => return None,
             Op::Mfence | Op::Lfence | Op::Sfence => {}

@@ -1,7 +1,8 @@
 //! Instructions in AT&T order: text to [`Op`].
 
-use super::{Scope, clause};
-use crate::program::{Change, Op, Place, REGISTERS, Size, Source, VARIABLE_BYTES};
+use super::{Change, Op, Place, Program, REGISTERS, Source};
+use crate::program::{Size, VARIABLE_BYTES};
+use crate::syntax::{Cells, Initial, Scope, SyntaxError, clause, error};
 
 /// An operand.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +12,26 @@ enum Operand {
     Memory { variable: usize, offset: u8 },
 }
 
+/// Reads the columns of the table.
+pub(crate) fn program(columns: &[Cells], scope: &mut Scope) -> Result<Program, SyntaxError> {
+    let mut program = Program { registers: Vec::new(), threads: Vec::new() };
+    for (thread, cells) in columns.iter().enumerate() {
+        let read = |(n, text): &(usize, &str)| parse(text, scope).map_err(|m| error(*n, m));
+        program.threads.push(cells.iter().map(read).collect::<Result<_, _>>()?);
+        let mut registers = [0; 4];
+        for (register, initial) in scope.initial_of(thread) {
+            let Initial::Number(value) = initial else {
+                return Err(error(0, format!("{} begins with no number", REGISTERS[register])));
+            };
+            registers[register] = value;
+        }
+        program.registers.push(registers);
+    }
+    Ok(program)
+}
+
 /// Reads one cell of the table, as `lock xaddl %eax,(x)`.
-pub(super) fn parse(text: &str, scope: &mut Scope) -> Result<Op, String> {
+fn parse(text: &str, scope: &mut Scope) -> Result<Op, String> {
     let (is_prefixed, body) = match text.strip_prefix("lock") {
         Some(rest) => (true, rest.trim_start_matches([';', ' '])),
         None => (false, text),
@@ -133,7 +152,7 @@ fn operand(text: &str, scope: &mut Scope) -> Result<Operand, String> {
 }
 
 /// Returns index and size of a register.
-pub(super) fn register(name: &str) -> Option<(usize, Size)> {
+pub(crate) fn register(name: &str) -> Option<(usize, Size)> {
     let by_size: [[&str; 4]; 4] = [
         ["al", "bl", "cl", "dl"],
         ["ax", "bx", "cx", "dx"],
