@@ -66,6 +66,16 @@ pub(crate) enum ExitCodeOf {
     Guest,
 }
 
+/// Exception level at hand-over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EntryLevel {
+    /// The level of operating systems.
+    #[default]
+    El1,
+    /// The level of hypervisors.
+    El2,
+}
+
 /// Flags that say on which machine.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct MachineArgs {
@@ -79,7 +89,8 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
-    /// ELF64 executable; kern is the guest kernel that comes with this tool.
+    /// ELF64 executable, or a Linux Image of arm64; kern is the guest kernel that comes with this
+    /// tool.
     pub(crate) image: PathBuf,
     /// Machine: a name of `machine list`, duo, quad, smp-N, or the path of a machine file.
     #[arg(long, value_name = "MACHINE", default_value = "quad")]
@@ -92,12 +103,25 @@ pub(crate) struct RunArgs {
     /// Set a boot switch of the guest kernel, checked before anything boots. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) guest: Vec<String>,
+    /// Initial RAM disk, named to the guest by the device tree.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) initrd: Option<PathBuf>,
+    /// Put the image at this physical address as it is, and start it at its first byte.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) load_at: Option<String>,
+    /// Exception level that an arm64 machine starts at.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) entry_level: EntryLevel,
+    /// Bytes for the serial port, which takes them as the guest reads. Without it a terminal's keys
+    /// go there, and the machine runs no faster than the clock.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
     /// Seed of everything that is left to chance.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Simulated time after which the run ends with code 5.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    pub(crate) limit: String,
+    /// Simulated time after which the run ends with code 5: 10s, or none at a terminal.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) limit: Option<String>,
     /// Console output after which the run ends with code 5, in bytes, KiB, MiB.
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) max_output: String,

@@ -1,7 +1,8 @@
-//! The host's clock, for what is said about the host: `bench speed`. The model never reads it.
+//! The host's clock, for what is said about the host (`bench speed`) and for people at a terminal.
+//! The model never reads it.
 #![expect(
     clippy::disallowed_types,
-    reason = "speed on this host is measured with the clock of this host"
+    reason = "speed on this host, and the patience of a person, have the clock of this host"
 )]
 
 use std::time::Instant;

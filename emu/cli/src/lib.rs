@@ -13,6 +13,7 @@ mod meaning;
 mod output;
 mod progress;
 mod table;
+mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -59,7 +60,7 @@ pub fn main() -> ExitCode {
 pub fn check<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> Result<(), String> {
     let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
     let meaning = match &args.command {
-        Command::Run(run) => command::run::request(run, None).map(drop),
+        Command::Run(run) => command::run::request(run, &command::run::Files::default()).map(drop),
         Command::Bench(bench) => command::bench::check(bench),
         Command::Machine(machine) => command::machine::check_names(machine),
         Command::Test(test) => command::test::request(test).map(drop),

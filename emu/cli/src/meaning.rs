@@ -20,6 +20,15 @@ pub(crate) fn size(flag: &str, text: &str) -> Result<u64, LabError> {
     bytes.ok_or_else(|| LabError::input(format!("{flag} {text}: write it as 4096 or 16MiB")))
 }
 
+/// Reads an address, decimal or with 0x.
+pub(crate) fn address(flag: &str, text: &str) -> Result<u64, LabError> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| LabError::input(format!("{flag} {text}: write it as 0x80080000")))
+}
+
 /// Reads a point rule.
 pub(crate) fn point_rule(text: &str) -> Result<PointRule, LabError> {
     let wrong = || {
@@ -83,6 +92,12 @@ mod tests {
         assert_eq!(size("", "16MiB"), Ok(16 << 20));
         assert_eq!(size("", "10"), Ok(10));
         assert!(size("", "1.5MiB").is_err() && size("", "99999999999GiB").is_err());
+    }
+
+    #[test]
+    fn addresses_are_decimal_or_hexadecimal() {
+        assert_eq!(address("", "0x8008_0000").ok(), None);
+        assert_eq!((address("", "0x80080000"), address("", "12")), (Ok(0x8008_0000), Ok(12)));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::counters::{Counters, Series, read_samples};
 use crate::ending::{Ending, LabError};
 use crate::image::kernel;
 use crate::laws;
-use crate::rig::{Progress, Rig};
+use crate::rig::{Program, Progress, Rig};
 
 /// What all variants of a bench have in common.
 #[derive(Clone, Debug)]
@@ -112,7 +112,8 @@ pub(crate) fn in_parallel<T: Send>(
 pub(crate) fn boot<R: Rig>(frame: &Frame, variant: &Variant) -> Result<R, LabError> {
     let options = frame.options.clone();
     let image = kernel(variant.machine.isa);
-    let mut rig = R::build(&variant.machine, options, image, &variant.bootargs)?;
+    let program = Program::new(image, &variant.bootargs);
+    let mut rig = R::build(&variant.machine, options, &program)?;
     run_to_region(&mut rig, frame.limit, true, &mut ())?;
     Ok(rig)
 }

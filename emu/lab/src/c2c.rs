@@ -15,7 +15,7 @@ use crate::ending::LabError;
 use crate::image::kernel;
 use crate::machines;
 use crate::published::{self, PublishedHandover};
-use crate::rig::{Progress, Rig};
+use crate::rig::{Program, Progress, Rig};
 use crate::settings::Switches;
 use crate::stats::Stats;
 
@@ -185,7 +185,7 @@ fn measure<R: Rig>(
     switches.set("c2c_home", &choice.home.to_string())?;
     let options = Options { seed: request.seed, ..Options::default() };
     let bootargs = switches.bootargs_on(machine.isa)?;
-    let mut rig = R::build(machine, options, kernel(machine.isa), &bootargs)?;
+    let mut rig = R::build(machine, options, &Program::new(kernel(machine.isa), &bootargs))?;
     let stop = rig.run(&Until { time: request.limit, regions: false }, &mut ());
     bench::passed(&rig, stop)?;
     let counters = Counters::read(&rig)?;

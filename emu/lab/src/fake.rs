@@ -14,7 +14,7 @@ use topology::Machine;
 
 use crate::counters::Counters;
 use crate::ending::LabError;
-use crate::rig::Rig;
+use crate::rig::{Program, Rig};
 use crate::settings::Switches;
 
 const COUNTERS_AT: u64 = 0x1000;
@@ -164,13 +164,12 @@ impl Rig for FakeRig {
     fn build(
         topology: &Machine,
         options: Options,
-        _image: &[u8],
-        bootargs: &str,
+        program: &Program<'_>,
     ) -> Result<Self, LabError> {
         let cpus = options.cpus.map_or(topology.cpus.len(), |cpus| cpus as usize);
         let machine = vec![CpuCounters::default(); cpus];
         let mut rig = FakeRig { cpus, machine, seed: options.seed, ..FakeRig::default() };
-        let words: Vec<String> = bootargs.split_whitespace().map(str::to_owned).collect();
+        let words: Vec<String> = program.bootargs.split_whitespace().map(str::to_owned).collect();
         rig.switches.set_all(&words)?;
         rig.fill_headers();
         Ok(rig)
@@ -204,6 +203,8 @@ impl Rig for FakeRig {
             }
         }
     }
+
+    fn input(&mut self, _: &[u8]) {}
 
     fn now(&self) -> SimTime {
         self.now

@@ -84,7 +84,7 @@ fn elf(code: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::Rig;
+    use crate::rig::{Program, Rig};
     use emu_machine::{Machine, Options, Stop, Until};
     use emu_sim::{CpuId, SimTime};
 
@@ -106,7 +106,8 @@ mod tests {
         let topology = crate::machines::load("duo", &[]).expect("machine");
         let image = alu_loop(1000);
         let mut machine =
-            <Machine as Rig>::build(&topology, Options::default(), &image, "").expect("machine");
+            <Machine as Rig>::build(&topology, Options::default(), &Program::new(&image, ""))
+                .expect("machine");
         let until = Until { time: SimTime::from_us(1000), regions: false };
         assert_eq!(machine.run(&until, &mut ()), Stop::Exit { code: 0 });
         let counters = machine.counters(CpuId(0));

@@ -39,7 +39,7 @@ pub use laws::{Breach, check_guest, check_machine};
 pub use machines::{cpu_count, load as load_machine};
 pub use plug::implemented_features;
 pub use published::{IPISTORM_PAIRS, PublishedHandover, PublishedRatio};
-pub use rig::{Progress, Rig};
+pub use rig::{Program, Progress, Rig};
 pub use scenario::time_of;
 pub use settings::{Cell, Dimension, Setting, Side, Switches, cells, split_pair};
 pub use stats::Stats;

@@ -1,13 +1,13 @@
 //! The machine of this project as a rig.
 
 use emu_cpu::thread::RunState;
-use emu_machine::{BrokenLaw, CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
+use emu_machine::{Boot, BrokenLaw, CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
 use emu_sim::{CpuId, SimTime};
 use topology::Isa;
 
 use crate::ending::LabError;
-use crate::rig::Rig;
+use crate::rig::{Program, Rig};
 
 /// Turns an error with its sources into one input error.
 fn input(error: &dyn std::error::Error) -> LabError {
@@ -22,12 +22,13 @@ impl Rig for Machine {
     fn build(
         topology: &topology::Machine,
         options: Options,
-        image: &[u8],
-        bootargs: &str,
+        program: &Program<'_>,
     ) -> Result<Self, LabError> {
         let mut machine = Machine::new(topology, options).map_err(|error| input(&error))?;
-        let image = Image::from_elf(image, Some(topology.isa)).map_err(|error| input(&error))?;
-        machine.load(&image, bootargs).map_err(|error| input(&error))?;
+        let image = Image::read(program.image, topology, program.load_at);
+        let image = image.map_err(|error| input(&error))?;
+        let boot = Boot { bootargs: program.bootargs, initrd: program.initrd };
+        machine.load(&image, boot).map_err(|error| input(&error))?;
         Ok(machine)
     }
 
@@ -37,6 +38,10 @@ impl Rig for Machine {
 
     fn now(&self) -> SimTime {
         Machine::now(self)
+    }
+
+    fn input(&mut self, bytes: &[u8]) {
+        Machine::input(self, bytes);
     }
 
     fn cpus(&self) -> usize {

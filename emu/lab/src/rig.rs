@@ -7,21 +7,40 @@ use topology::Machine;
 
 use crate::LabError;
 
+/// What is put into a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Program<'a> {
+    /// Bytes of the image's file.
+    pub image: &'a [u8],
+    /// Address of a raw image.
+    pub load_at: Option<u64>,
+    /// Command line of the guest.
+    pub bootargs: &'a str,
+    /// Initial RAM disk.
+    pub initrd: Option<&'a [u8]>,
+}
+
+impl<'a> Program<'a> {
+    /// An image that says itself where it lies.
+    #[must_use]
+    pub fn new(image: &'a [u8], bootargs: &'a str) -> Program<'a> {
+        Program { image, bootargs, ..Program::default() }
+    }
+}
+
 /// A machine with an image in it. A clone is a fork: both go on alike and apart.
 pub trait Rig: Clone + Send + Sized {
     /// Builds a machine and loads the image with its boot arguments.
     ///
     /// Errors: `LabError::Input` when machine or image do not allow it.
-    fn build(
-        topology: &Machine,
-        options: Options,
-        image: &[u8],
-        bootargs: &str,
-    ) -> Result<Self, LabError>;
+    fn build(topology: &Machine, options: Options, program: &Program<'_>)
+    -> Result<Self, LabError>;
     /// Runs until something stops it.
     fn run<O: Observer>(&mut self, until: &Until, observer: &mut O) -> Stop;
     /// Simulated time.
     fn now(&self) -> SimTime;
+    /// Hands bytes to the receiver of the serial port.
+    fn input(&mut self, bytes: &[u8]);
     /// Number of cpus that exist.
     fn cpus(&self) -> usize;
     /// Machine-kept counters since reset.

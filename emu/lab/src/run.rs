@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::ending::{Ending, LabError};
 use crate::ipistorm::LedgerLine;
 use crate::laws;
-use crate::rig::{Progress, Rig};
+use crate::rig::{Program, Progress, Rig};
 
 /// Simulated time between two reports of progress.
 const SLICE: SimTime = SimTime::from_us(200);
@@ -32,6 +32,31 @@ pub struct Request<'a> {
     pub limit: SimTime,
     /// Image.
     pub image: &'a [u8],
+    /// Address of a raw image.
+    pub load_at: Option<u64>,
+    /// Initial RAM disk.
+    pub initrd: Option<&'a [u8]>,
+}
+
+/// The far end of the guest's serial port.
+pub trait Terminal {
+    /// The guest has printed this.
+    fn print(&mut self, bytes: &[u8]);
+
+    /// What was typed until the machine came to this time; a machine that `waits` has nothing to
+    /// do before. `None`: nothing is typed any more.
+    fn typed(&mut self, now: SimTime, waits: bool) -> Option<Vec<u8>>;
+}
+
+/// Prints only.
+impl<F: FnMut(&[u8])> Terminal for F {
+    fn print(&mut self, bytes: &[u8]) {
+        self(bytes);
+    }
+
+    fn typed(&mut self, _: SimTime, _: bool) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// Builds the machine of a request.
@@ -39,20 +64,26 @@ pub struct Request<'a> {
 /// Errors: `Input` when machine, image or rules do not go together.
 pub fn build<R: Rig>(request: &Request) -> Result<R, LabError> {
     let options = request.options.clone();
-    let mut rig = R::build(&request.machine, options, request.image, &request.bootargs)?;
+    let program = Program {
+        image: request.image,
+        load_at: request.load_at,
+        bootargs: &request.bootargs,
+        initrd: request.initrd,
+    };
+    let mut rig = R::build(&request.machine, options, &program)?;
     if !request.rules.is_empty() {
         rig.set_rules(&request.rules)?;
     }
     Ok(rig)
 }
 
-/// Runs to the end. `console` is handed each new part of the guest's output.
+/// Runs to the end. `terminal` is handed each new part of the guest's output, and may type.
 pub fn run<R: Rig>(
     rig: &mut R,
     limit: SimTime,
     observer: &mut impl Observer,
     progress: &dyn Progress,
-    console: &mut dyn FnMut(&[u8]),
+    terminal: &mut impl Terminal,
 ) -> Ending {
     progress.begin("running", 0);
     let (mut shown, mut executed) = (0, 0);
@@ -60,15 +91,21 @@ pub fn run<R: Rig>(
         let time = limit.min(rig.now().saturating_add(SLICE));
         let stop = rig.run(&Until { time, regions: false }, observer);
         if let Some(new) = rig.console().get(shown..).filter(|new| !new.is_empty()) {
-            console(new);
+            terminal.print(new);
             shown += new.len();
         }
         let cpus = (0..rig.cpus()).map(|n| CpuId(u32::try_from(n).unwrap_or(u32::MAX)));
         let total: u64 = cpus.map(|cpu| rig.counters(cpu).instructions).sum();
         progress.advance(0, total - executed);
         executed = total;
-        if stop != Stop::TimeLimit || time >= limit {
+        let waits = stop == Stop::Stalled;
+        if !waits && stop != Stop::TimeLimit || time >= limit {
             break stop;
+        }
+        match terminal.typed(rig.now(), waits) {
+            Some(bytes) => rig.input(&bytes),
+            None if waits => break stop,
+            None => {}
         }
     };
     progress.end();

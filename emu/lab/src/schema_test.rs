@@ -119,9 +119,11 @@ fn run_document() {
         rules: Vec::new(),
         limit: LIMIT,
         image: &[],
+        load_at: None,
+        initrd: None,
     };
     let mut rig: FakeRig = run::build(&request).expect("rig");
-    let ending = run::run(&mut rig, LIMIT, &mut (), &(), &mut |_| {});
+    let ending = run::run(&mut rig, LIMIT, &mut (), &(), &mut |_: &[u8]| {});
     let report = run::report(&rig, &request, &ending, Vec::new()).expect("report");
     check("run", &report);
 }

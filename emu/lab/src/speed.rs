@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::ending::{Ending, LabError};
 use crate::image;
 use crate::machines;
-use crate::rig::{Progress, Rig};
+use crate::rig::{Program, Progress, Rig};
 use crate::settings::Switches;
 use crate::stats::Stats;
 
@@ -91,7 +91,7 @@ fn timed<R: Rig>(request: &Request, work: &Work, from_region: bool) -> Result<Ti
     let machine = machines::load(work.machine, &[])?;
     let options = Options { elide_spins: work.elide_spins, ..Options::default() };
     let image = work.image.unwrap_or(image::kernel(machine.isa));
-    let mut rig = R::build(&machine, options, image, &work.bootargs)?;
+    let mut rig = R::build(&machine, options, &Program::new(image, &work.bootargs))?;
     let limit = SimTime::from_us(100_000_000);
     if from_region {
         let stop = rig.run(&Until { time: limit, regions: true }, &mut ());

@@ -8,7 +8,7 @@
 //! The guest runs with `path_cost.schedule_idle` at 0 and at 3000: the higher cost makes the
 //! difference in occupancy large, and no caller may see it.
 
-use emu_lab::{Rig, load_machine};
+use emu_lab::{Program, Rig, load_machine};
 use emu_machine::{Machine, Options, PointAction, PointRule, Stop, Until};
 use emu_observe::{Event, Observer, Record, Wanted};
 use emu_sim::{CpuId, Freq, SimTime};
@@ -87,9 +87,12 @@ fn call((name, from, to): (&str, u32, u32), idle: &str, call_idle: &str, cost: u
     );
     let cpus = Some(CPUS.min(topology.cpus.len() as u32));
     let options = Options { cpus, ..Options::default() };
-    let mut rig =
-        <Machine as Rig>::build(&topology, options, emu_lab::kernel(topology.isa), &bootargs)
-            .expect("the kernel fits");
+    let mut rig = <Machine as Rig>::build(
+        &topology,
+        options,
+        &Program::new(emu_lab::kernel(topology.isa), &bootargs),
+    )
+    .expect("the kernel fits");
     let until = Until { time: SimTime::from_us(1_000_000), regions: true };
     let stop = Rig::run(&mut rig, &until, &mut ());
     assert!(matches!(stop, Stop::Region { begin: true, .. }), "{bootargs}: {stop:?}");

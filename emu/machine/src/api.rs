@@ -41,6 +41,21 @@ impl Default for Options {
     }
 }
 
+/// What the guest is told and given beside its image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Boot<'a> {
+    /// Command line.
+    pub bootargs: &'a str,
+    /// Initial RAM disk, which lies behind the image.
+    pub initrd: Option<&'a [u8]>,
+}
+
+impl<'a> From<&'a str> for Boot<'a> {
+    fn from(bootargs: &'a str) -> Self {
+        Boot { bootargs, initrd: None }
+    }
+}
+
 /// Where a run is to end, whichever comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Until {

@@ -70,7 +70,7 @@ mod stall;
 mod system;
 mod x86;
 
-pub use api::{NamedLines, Options, PointAction, PointRule, Stop, Until};
+pub use api::{Boot, NamedLines, Options, PointAction, PointRule, Stop, Until};
 pub use assemble::x86::implemented_features;
 pub use dma::{Dma, DmaDone, DmaOp};
 pub use emu_cpu::counters::CpuCounters;

@@ -10,7 +10,7 @@ use emu_observe::{Observer, StallReport};
 use emu_sim::{CpuId, SimTime};
 use emu_x86::cpu::X86Cpu;
 
-use crate::api::{NamedLines, Options, PointRule, Stop, Until};
+use crate::api::{Boot, NamedLines, Options, PointRule, Stop, Until};
 use crate::arm64::Arm64;
 use crate::dma::{Dma, DmaDone};
 use crate::fdt;
@@ -95,12 +95,12 @@ impl Machine {
         }))
     }
 
-    /// Loads an image and sets CPU 0 at its entry, with `bootargs` in the device tree.
+    /// Loads an image and sets CPU 0 at its entry; what it boots with is in the device tree.
     ///
     /// # Errors
     /// When the image does not fit into the machine's RAM or overlaps what the hand-over needs.
-    pub fn load(&mut self, image: &Image, bootargs: &str) -> Result<(), BuildError> {
-        each!(&mut self.0, s => s.load(image, bootargs))
+    pub fn load<'a>(&mut self, image: &Image, boot: impl Into<Boot<'a>>) -> Result<(), BuildError> {
+        each!(&mut self.0, s => s.load(image, boot.into()))
     }
 
     /// Runs until the guest exits, a region mark (if asked for), the time limit, or the end of all

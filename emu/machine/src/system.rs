@@ -13,7 +13,7 @@ use emu_mem::phys::Phys;
 use emu_observe::{Record, Wanted};
 use emu_sim::{Agenda, Chance, CoreId, CpuId, Key, LlcId, PhysAddr, SimTime};
 
-use crate::api::{NamedLines, Options, PointRule, Stop, Until};
+use crate::api::{Boot, NamedLines, Options, PointRule, Stop, Until};
 use crate::assemble;
 use crate::bus::Bus;
 use crate::dma::DmaEngine;
@@ -139,14 +139,15 @@ impl<P: Platform> System<P> {
         })
     }
 
-    /// Loads an image and sets CPU 0 at its entry, with `bootargs` in the device tree.
-    ///
-    /// # Errors
-    /// When the image does not fit into the machine's RAM or overlaps what the hand-over needs.
-    pub(crate) fn load(&mut self, image: &Image, bootargs: &str) -> Result<(), BuildError> {
+    /// Loads an image and sets CPU 0 at its entry; what it boots with is in the device tree.
+    pub(crate) fn load(&mut self, image: &Image, boot: Boot<'_>) -> Result<(), BuildError> {
         image.check_isa(self.topology.isa).map_err(BuildError::Load)?;
+        let mut image = image.clone();
+        let initrd = boot.initrd.map(|bytes| image.append(bytes)).transpose();
+        let initrd = initrd.map_err(BuildError::Load)?;
         let cpus = self.places.len();
-        let blob = fdt::build(&self.topology, cpus, bootargs).map_err(BuildError::Fdt)?;
+        let chosen = fdt::Chosen { bootargs: boot.bootargs, initrd };
+        let blob = fdt::build(&self.topology, cpus, chosen).map_err(BuildError::Fdt)?;
         let handover =
             P::hand_over(&self.topology, image.entry, blob).map_err(BuildError::Handover)?;
         image
@@ -160,7 +161,7 @@ impl<P: Platform> System<P> {
         }
         let cpu = self.cores[self.places[0].0].isa_mut(self.places[0].1);
         P::enter(cpu, &handover.entry);
-        self.image = Some(Arc::new(image.clone()));
+        self.image = Some(Arc::new(image));
         self.refresh_next();
         Ok(())
     }

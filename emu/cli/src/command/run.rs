@@ -2,40 +2,50 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use emu_lab::run::{self, Request};
 use emu_lab::{Ending, LabError, Rig, ipistorm, kernel, load_machine};
 use emu_machine::load::MAX_IMAGE_BYTES;
 use emu_machine::{Machine, Options};
 use emu_observe::{ChromeTrace, Ledger, PointTable, TextTrace, Wanted};
+use emu_sim::SimTime;
 
-use crate::args::{ExitCodeOf, Format, RunArgs};
+use crate::args::{EntryLevel, ExitCodeOf, Format, RunArgs};
 use crate::command::bench::ledger_table;
 use crate::meaning;
-use crate::output::{Failure, Outcome, print, print_bytes, print_json, print_line_to_stderr};
+use crate::output::{Failure, Outcome, print, print_json, print_line_to_stderr};
 use crate::progress::Bar;
 use crate::table::table;
+use crate::terminal::Console;
+
+/// Simulated time after which a run ends that no limit is given for.
+const LIMIT: SimTime = SimTime::from_us(10_000_000);
+
+/// What is read before a run.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// The image; none for the guest kernel, which is that of the machine.
+    image: Option<Vec<u8>>,
+    initrd: Option<Vec<u8>>,
+    input: Option<Vec<u8>>,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
-    let bytes = image(&args.image)?;
-    let request = request(args, bytes.as_deref())?;
+    let mut files = Files::read(args)?;
+    let input = files.input.take();
+    let mut request = request(args, &files)?;
     let mut rig: Machine =
         run::build(&request).map_err(|error| error.during(args.image.display().to_string()))?;
     let traces = Traces::open(args, rig.points())?;
-    let is_text = args.format == Format::Text;
-    let mut last = b'\n';
-    let mut written = Ok(());
-    let mut console = |new: &[u8]| {
-        if is_text && written.is_ok() {
-            written = print_bytes(new);
-            last = new.last().copied().unwrap_or(last);
-        }
-    };
     let mut observers = (args.ledger.then(Ledger::new), traces);
+    let mut console = Console::new(args.format == Format::Text, input);
+    if console.is_interactive() && args.limit.is_none() {
+        request.limit = SimTime::NEVER;
+    }
     let ending = run::run(&mut rig, request.limit, &mut observers, &Bar::new(), &mut console);
-    written?;
+    let is_new_line = console.finish()?;
     let (ledger, traces) = observers;
     traces.finish()?;
     let mut ledger = ledger.unwrap_or_default();
@@ -44,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let report = run::report(&rig, &request, &ending, lines)?;
     match args.format {
         Format::Text => {
-            print_text(args, &report, &ending, last == b'\n')?;
+            print_text(args, &report, &ending, is_new_line)?;
         }
         Format::Json => print_json(&report)?,
         Format::Csv => print(&run::csv(&report))?,
@@ -62,27 +72,32 @@ fn exit_code(args: &RunArgs, ending: &Ending) -> u8 {
     }
 }
 
-/// Bytes of the image; none for the guest kernel, which is that of the machine.
-fn image(path: &Path) -> Result<Option<Vec<u8>>, LabError> {
-    if path == Path::new("kern") && !path.exists() {
-        return Ok(None);
+impl Files {
+    fn read(args: &RunArgs) -> Result<Files, LabError> {
+        let is_kernel = args.image == Path::new("kern") && !args.image.exists();
+        let optional = |path: &Option<PathBuf>| path.as_deref().map(file).transpose();
+        Ok(Files {
+            image: if is_kernel { None } else { Some(file(&args.image)?) },
+            initrd: optional(&args.initrd)?,
+            input: optional(&args.input)?,
+        })
     }
+}
+
+fn file(path: &Path) -> Result<Vec<u8>, LabError> {
     let read = || {
         let mut bytes = Vec::new();
         // A byte more than an image may have, which is refused then: a device may have no end.
         File::open(path)?.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes)?;
-        Ok(Some(bytes))
+        Ok(bytes)
     };
     read().map_err(|error: io::Error| LabError::input(format!("{}: {error}", path.display())))
 }
 
-/// What the command asks for, but for the image's being one: `None` is the guest kernel.
+/// What the command asks for, but for the image's being one.
 ///
 /// Errors: `Input` for what cannot be meant.
-pub(crate) fn request<'a>(
-    args: &RunArgs,
-    bytes: Option<&'a [u8]>,
-) -> Result<Request<'a>, LabError> {
+pub(crate) fn request<'a>(args: &RunArgs, files: &'a Files) -> Result<Request<'a>, LabError> {
     let machine = load_machine(&args.machine, &args.on.set)?;
     emu_lab::cpu_count(&machine, args.on.cpus)?;
     let switches = meaning::switches(&[], &args.guest)?;
@@ -91,17 +106,24 @@ pub(crate) fn request<'a>(
         cpus: args.on.cpus,
         seed: args.seed,
         max_output: meaning::size("--max-output", &args.max_output)?,
+        entry_level: match args.entry_level {
+            EntryLevel::El1 => 1,
+            EntryLevel::El2 => 2,
+        },
         ..Options::default()
     };
-    let image = bytes.unwrap_or(kernel(machine.isa));
+    let image = files.image.as_deref().unwrap_or(kernel(machine.isa));
+    let load_at = args.load_at.as_deref().map(|text| meaning::address("--load-at", text));
     Ok(Request {
         machine,
         overrides: args.on.set.clone(),
         options,
         bootargs: bootargs.join(" ").trim().to_owned(),
         rules: args.point_rule.iter().map(|r| meaning::point_rule(r)).collect::<Result<_, _>>()?,
-        limit: meaning::time("--limit", &args.limit)?,
+        limit: args.limit.as_ref().map_or(Ok(LIMIT), |text| meaning::time("--limit", text))?,
         image,
+        load_at: load_at.transpose()?,
+        initrd: files.initrd.as_deref(),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::bench::in_parallel;
 use crate::counters::Counters;
 use crate::ending::{Ending, LabError};
 use crate::image::kernel;
-use crate::rig::{Progress, Rig};
+use crate::rig::{Program, Progress, Rig};
 use crate::{laws, machines};
 
 /// What is asked for.
@@ -105,7 +105,7 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
     };
     let options = Options { cpus: case.cpus, seed: case.seed, ..Options::default() };
     let bootargs = case.switches.bootargs_on(machine.isa)?;
-    let mut rig = R::build(&machine, options, kernel(machine.isa), &bootargs)?;
+    let mut rig = R::build(&machine, options, &Program::new(kernel(machine.isa), &bootargs))?;
     if case.rules_at == RulesAt::Boot {
         rig.set_rules(&rules(case, &cast)?)?;
     }

@@ -4,8 +4,10 @@
 //! (`Image.gz`, EFI zboot), bzImage of x86.
 //! Source: Linux, `Documentation/arch/arm64/booting.rst`, "Call the kernel image". Status: spec.
 
+use std::ops::Range;
+
 use emu_sim::PhysAddr;
-use topology::Isa;
+use topology::{Isa, Machine};
 
 use super::{Image, LoadError, MAX_IMAGE_BYTES, Segment, Symbols};
 
@@ -77,6 +79,48 @@ impl Image {
             return Err(LoadError::AddressOverflow { segment: 0, address, size });
         }
         Ok(flat(isa, address, bytes, size))
+    }
+}
+
+/// A RAM disk begins at a multiple of this behind the image.
+const INITRD_ALIGN: u64 = 2 << 20;
+
+impl Image {
+    /// Reads a file in the form that it has, or as it is with an address `at`.
+    ///
+    /// # Errors
+    /// Those of the form.
+    pub fn read(bytes: &[u8], machine: &Machine, at: Option<u64>) -> Result<Image, LoadError> {
+        match at {
+            Some(address) => Image::from_raw(bytes, machine.isa, address),
+            None if machine.isa == Isa::Aarch64 && is_linux(bytes) => {
+                Image::from_linux(bytes, machine.ram().first().map_or(0, |range| range.base))
+            }
+            None => Image::from_elf(bytes, Some(machine.isa)),
+        }
+    }
+
+    /// Puts a RAM disk behind the last segment; returns where it lies.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<Range<u64>, LoadError> {
+        check_size(bytes)?;
+        let size = (bytes.len() as u64).max(1);
+        let index = self.segments.len();
+        let end = self.segments.last().map_or(0, Segment::last);
+        let address = end.checked_next_multiple_of(INITRD_ALIGN).unwrap_or(u64::MAX);
+        let Some(after) = address.checked_add(size) else {
+            return Err(LoadError::AddressOverflow { segment: index, address, size });
+        };
+        let bytes = bytes.to_vec();
+        self.segments.push(Segment {
+            index,
+            base: PhysAddr(address),
+            bytes,
+            size,
+            virtual_base: address,
+            is_executable: false,
+            is_writable: false,
+        });
+        Ok(address..after)
     }
 }
 
