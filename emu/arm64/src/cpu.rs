@@ -21,7 +21,6 @@ use crate::defs::{Ec, Features, SysReg, spsr};
 use crate::except::Kind;
 use crate::exec::execute;
 use crate::gic::{GicConfig, LocalGic, Pending, SPI_FIRST, SgiTarget};
-use crate::mmu::Reservation;
 use crate::psci::power_off_request;
 use crate::state::{Pstate, State};
 use crate::sysreg::SysRegs;
@@ -128,7 +127,6 @@ pub struct ArmCpu {
     pub(crate) event_seen: SimTime,
     /// The wait, if the cpu waits, is one of WFE: an event ends it.
     pub(crate) waits_for_event: bool,
-    pub(crate) reservation: Option<Reservation>,
     /// Invalidations by other cpus that came while an instruction had begun.
     invalidations: Vec<Invalidate>,
     /// Address and X0 after the power-down state that the cpu is in.
@@ -160,7 +158,6 @@ impl ArmCpu {
             event_register: config.event_at_reset,
             event_seen: SimTime::ZERO,
             waits_for_event: false,
-            reservation: None,
             invalidations: Vec::new(),
             resume: None,
             is_off: !identity.is_boot,
@@ -208,7 +205,6 @@ impl ArmCpu {
         self.state.x[0] = context;
         self.sys = SysRegs::new(self.identity.midr, self.identity.mpidr);
         self.event_register = self.config.event_at_reset;
-        self.reservation = None;
         self.resume = None;
         self.is_off = false;
         self.begun = Begun::Nothing;
@@ -507,7 +503,7 @@ impl Isa for ArmCpu {
             && self.timer == other.timer
             && self.tlb.generation() == other.tlb.generation()
             && self.latches() == other.latches()
-            && self.reservation == other.reservation
+            && self.invalidations == other.invalidations
             && self.begun == other.begun
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Memory access is in `mmu`, system registers in `sysreg`, exceptions in `except`.
 
-use emu_cpu::port::{Port, Wait};
+use emu_cpu::port::{Order, Port, Wait};
 use emu_cpu::wait::WaitRequest;
 
 use crate::cpu::ArmCpu;
@@ -97,6 +97,18 @@ pub struct Atomic {
     pub acquire: bool,
     /// Its write is a release.
     pub release: bool,
+}
+
+impl Atomic {
+    /// As the engine knows it.
+    pub(crate) const fn order(self) -> Order {
+        match (self.acquire, self.release) {
+            (false, false) => Order::Plain,
+            (true, false) => Order::Acquire,
+            (false, true) => Order::Release,
+            (true, true) => Order::AcquireRelease,
+        }
+    }
 }
 
 /// Which older accesses a barrier waits for.

@@ -12,7 +12,7 @@
 //!
 //! Source: \[ArmARM\] "The AArch64 Virtual Memory System Architecture". Status: spec.
 
-use emu_cpu::port::{DeviceAccess, Fence, Port, Space as PortSpace};
+use emu_cpu::port::{DeviceAccess, Fence, Order, Port, Space as PortSpace};
 use emu_sim::PhysAddr;
 
 use crate::cpu::ArmCpu;
@@ -78,14 +78,6 @@ enum Align {
     Normal,
     /// To its size: exclusives, atomics, acquire and release.
     Always,
-}
-
-/// LL/SC of one cpu: what was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reservation {
-    pa: u64,
-    size: u8,
-    value: u128,
 }
 
 /// What one pass over the page tables found.
@@ -256,6 +248,12 @@ impl<P: Port> Ctx<'_, P> {
         self.cpu.tlb.micro(va, access).map(PhysAddr)
     }
 
+    /// As `fast`, for an access that must be aligned to its size.
+    #[inline(always)]
+    fn fast_aligned(&self, va: u64, size: u8, access: Access) -> Option<PhysAddr> {
+        if va & u64::from(size - 1) == 0 { self.fast(va, size, access) } else { None }
+    }
+
     /// Reads `size` bytes (1, 2, 4, 8), zero-extended.
     ///
     /// # Errors
@@ -296,13 +294,14 @@ impl<P: Port> Ctx<'_, P> {
 
     /// LDAR waits for older STLR (`engine.md` A3); LDAPR does not.
     fn read_acquire(&mut self, va: u64, size: u8, acc: Acc, access: Access) -> Exec<u64> {
-        let span = self.span(va, size, access, Align::Always)?;
-        if acc == Acc::Acquire {
-            self.await_releases()?;
+        let order = if acc == Acc::Acquire { Order::Acquire } else { Order::AcquirePc };
+        if let Some(pa) = self.fast_aligned(va, size, access) {
+            self.port.order(order);
+            return Ok(self.port.load(pa, size)?);
         }
-        let value = self.read_at(span, 0, size)?;
-        self.port.fence(Fence::Load)?;
-        Ok(value)
+        let span = self.span(va, size, access, Align::Always)?;
+        self.port.order(order);
+        self.read_at(span, 0, size)
     }
 
     #[inline(never)]
@@ -310,22 +309,9 @@ impl<P: Port> Ctx<'_, P> {
         let align = if acc == Acc::Release { Align::Always } else { Align::Normal };
         let span = self.span(va, size, on, align)?;
         if acc == Acc::Release {
-            self.release()?;
+            self.port.order(Order::Release);
         }
         self.write_at(span, 0, size, value)
-    }
-
-    /// Waits until older store-releases are performed. While the engine drains stores in order,
-    /// that is all stores.
-    fn await_releases(&mut self) -> Exec<()> {
-        Ok(self.port.fence(Fence::Full)?)
-    }
-
-    /// Orders older accesses before the next store. While the engine drains stores in order and
-    /// performs loads before them, there is nothing to do.
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "may wait with weak stores")]
-    fn release(&mut self) -> Exec<()> {
-        Ok(())
     }
 
     /// Reads 16 bytes.
@@ -381,56 +367,35 @@ impl<P: Port> Ctx<'_, P> {
 
     /// Reads `size` bytes (1 to 8, 16 for a pair) and reserves them.
     ///
-    /// The reservation is the line's monitor, so that WFE sees it fall, together with the value:
-    /// until the engine offers exclusives, a store succeeds if the value is still that one.
+    /// The reservation is that of the line, in the engine; WFE sees it fall.
     ///
     /// # Errors
     /// Data aborts, `Wait`.
     pub fn read_exclusive(&mut self, va: u64, size: u8, acquire: bool) -> Exec<u128> {
         let access = self.cpu.data_access(false, Acc::Plain);
         let pa = self.atomic_address(va, size, access)?;
-        if acquire {
-            self.await_releases()?;
-        }
-        self.port.arm_monitor(PhysAddr(pa))?;
-        let value = if size == 16 {
-            self.port.load_wide(PhysAddr(pa))?
-        } else {
-            u128::from(self.port.load(PhysAddr(pa), size)?)
-        };
-        if acquire {
-            self.port.fence(Fence::Load)?;
-        }
-        self.cpu.reservation = Some(Reservation { pa, size, value });
-        Ok(value)
+        self.port.order(Atomic { acquire, release: false }.order());
+        Ok(self.port.load_exclusive(pa, size)?)
     }
 
     /// Writes `size` bytes if they are still reserved; returns whether it did.
+    ///
+    /// Source: \[ArmARM\] "Exclusive access instructions and Non-shareable memory locations": a
+    /// store to another address of the line, or of another size, may succeed; here it does.
+    /// Status: spec.
     ///
     /// # Errors
     /// Data aborts, `Wait`.
     pub fn write_exclusive(&mut self, va: u64, size: u8, value: u128, release: bool) -> Exec<bool> {
         let access = self.cpu.data_access(true, Acc::Plain);
         let pa = self.atomic_address(va, size, access)?;
-        let reserved = self.cpu.reservation.filter(|r| r.pa == pa && r.size == size);
-        let Some(reserved) = reserved else {
-            self.clear_exclusive();
-            return Ok(false);
-        };
-        if release {
-            self.release()?;
-        }
-        let mut change = |old: u128| (old == reserved.value).then_some(value);
-        let old = self.port.rmw(PhysAddr(pa), size, &mut change)?;
-        self.clear_exclusive();
-        Ok(old == reserved.value)
+        self.port.order(Atomic { acquire: false, release }.order());
+        Ok(self.port.store_exclusive(pa, size, value)?)
     }
 
     /// Gives up the reservation: CLREX, exception return.
     pub fn clear_exclusive(&mut self) {
-        if self.cpu.reservation.take().is_some() {
-            self.port.disarm_monitor();
-        }
+        self.port.disarm_monitor();
     }
 
     /// Reads, and if `change` returns a value writes, `size` bytes (1 to 8, 16 for a pair) with
@@ -446,22 +411,20 @@ impl<P: Port> Ctx<'_, P> {
         change: &mut dyn FnMut(u128) -> Option<u128>,
     ) -> Exec<u128> {
         let access = self.cpu.data_access(true, Acc::Plain);
-        let pa = match self.fast(va, size, access) {
-            Some(pa) if va & u64::from(size - 1) == 0 => pa,
-            _ => PhysAddr(self.atomic_address(va, size, access)?),
-        };
-        if order.release {
-            self.release()?;
-        }
+        let pa = self.atomic_address(va, size, access)?;
+        self.port.order(order.order());
         Ok(self.port.rmw(pa, size, change)?)
     }
 
     /// Physical address in memory of an exclusive or atomic access.
     ///
     /// Source: \[ArmARM\] "Unsupported exclusive or atomic access" for devices. Status: spec.
-    fn atomic_address(&mut self, va: u64, size: u8, access: Access) -> Exec<u64> {
+    fn atomic_address(&mut self, va: u64, size: u8, access: Access) -> Exec<PhysAddr> {
+        if let Some(pa) = self.fast_aligned(va, size, access) {
+            return Ok(pa);
+        }
         match self.span(va, size, access, Align::Always)?.first {
-            Place::Ram(pa) => Ok(pa),
+            Place::Ram(pa) => Ok(PhysAddr(pa)),
             Place::Device(_) | Place::Gic(_) => Err(fault(va, access, fsc::EXCLUSIVE).into()),
         }
     }
@@ -472,12 +435,12 @@ impl<P: Port> Ctx<'_, P> {
     /// `Wait`.
     pub fn barrier(&mut self, barrier: Barrier) -> Exec<()> {
         match barrier {
-            // Stores drain in order.
-            Barrier::Dmb(BarrierTypes::Stores) => {}
-            Barrier::Dmb(BarrierTypes::Loads) | Barrier::Dsb(BarrierTypes::Loads) => {
-                self.port.fence(Fence::Load)?;
+            Barrier::Dmb(BarrierTypes::Stores) => self.port.fence(Fence::Stores)?,
+            Barrier::Dmb(types) => {
+                let stores = types == BarrierTypes::All;
+                self.port.fence(Fence::Accesses { stores })?;
             }
-            Barrier::Dmb(BarrierTypes::All) => self.port.fence(Fence::Full)?,
+            Barrier::Dsb(BarrierTypes::Loads) => self.port.fence(Fence::Load)?,
             Barrier::Dsb(_) => {
                 self.port.fence(Fence::Full)?;
                 self.port.fence(Fence::Answers)?;

@@ -190,6 +190,7 @@ impl<P: Port> Ctx<'_, P> {
                     _ => mailbox::CPU_OFF,
                 };
                 self.port.tell(mailbox::access(function, 0, Some(0)))?;
+                self.clear_exclusive();
                 self.cpu.power_off();
                 return Ok(Next::Sleep(power_off_request()));
             }

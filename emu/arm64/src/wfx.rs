@@ -71,7 +71,7 @@ impl<P: Port> Ctx<'_, P> {
         let stream = is_event.then(|| self.cpu.timer.next_event(control, now)).flatten();
         let deadline = [limit, stream].into_iter().flatten().min();
         let deadline = deadline.filter(|at| *at != SimTime::NEVER);
-        let is_armed = matches!(self.port.monitor(), MonitorState::Armed(_));
+        let is_armed = matches!(self.port.monitor(), MonitorState::Reserved(_));
         let request = WaitRequest {
             reason: if is_event && is_armed { WaitReason::Monitor } else { WaitReason::Halt },
             state: if is_event { None } else { self.cpu.config.wfi_state },
@@ -96,7 +96,6 @@ impl<P: Port> Ctx<'_, P> {
         self.cpu.event_seen = now;
         if is_lost {
             self.port.disarm_monitor();
-            self.cpu.reservation = None;
         }
         is_set
     }

@@ -7,12 +7,16 @@ use emu_mem::phys::Phys;
 use emu_observe::Event;
 use emu_sim::{Key, LineAddr, NodeRef, PAGE_SIZE_LOG2, Phase, PhysAddr, SimTime};
 
+use crate::config::MemoryOrder;
 use crate::node::{CoreItem, Hold, Hw, Out, Request};
-use crate::port::{DeviceAccess, Fence, Note, Port, Target, TimeOrder, Wait};
-use crate::store_buffer::Forward;
+use crate::port::{DeviceAccess, Fence, Note, Order, Port, Target, TimeOrder, Wait};
+use crate::store_buffer::{Forward, Store};
 use crate::thread::{Pending, PendingIpi, RunState};
 use crate::timing::{Class, OpTiming};
 use crate::wait::{MonitorState, Signal};
+
+/// Purpose of the draw for a store exclusive.
+const DRAW_EXCLUSIVE: u32 = 2;
 
 /// The port of cpu `j` for one run of one instruction.
 pub(crate) struct CorePort<'a> {
@@ -80,7 +84,8 @@ impl Hw {
             if i == j && !self.config.own_store_triggers {
                 continue;
             }
-            if self.threads[i].monitor == MonitorState::Armed(line) {
+            let monitor = self.threads[i].monitor;
+            if monitor == MonitorState::Armed(line) || monitor == MonitorState::Reserved(line) {
                 self.trigger(i, t);
                 self.bound_steps(0);
             }
@@ -100,32 +105,38 @@ impl Hw {
         self.code_filter & 1 << (page & 63) != 0 && self.code_pages.contains(&page)
     }
 
-    /// Tries to drain the head of cpu `j`'s store buffer at `t`.
+    /// Tries to drain the store of cpu `j` whose turn it is, at `t`.
     pub(crate) fn drain(&mut self, j: usize, t: u64, phys: &Phys) {
-        let Some(head) = self.threads[j].stores.head().copied() else { return };
-        let line = head.line();
+        if let Some((at, _)) = self.threads[j].stores.next() {
+            self.drain_at(j, at, t, phys);
+        }
+    }
+
+    /// Tries to drain the store of cpu `j` at this place of its buffer, at `t`.
+    pub(crate) fn drain_at(&mut self, j: usize, at: usize, t: u64, phys: &Phys) {
+        let store = self.threads[j].stores.at(at);
+        let line = store.line();
         if self.disturbs_spin(j, CachePort::Data, line, t, true) {
             return;
         }
         if let Some(until) = self.sibling_wait(j, line, t, true) {
-            self.threads[j].stores.last_drain = until.saturating_sub(1);
+            self.threads[j].stores.not_before(until);
             return;
         }
         let hit = self.caches.access(CachePort::Data, line, t, j);
         if !hit.is_some_and(|h| h.perm.can_write()) {
-            self.threads[j].stores.is_head_waiting = true;
-            self.request(j, line, true, CachePort::Data, t);
+            self.threads[j].stores.wait(at);
+            // The oldest store always asks, so that it gets its turn.
+            if at == 0 || self.requests.len() < self.config.fill_buffers {
+                self.request(j, line, true, CachePort::Data, t);
+            }
             return;
         }
         self.caches.set_modified(line);
         self.check_shadow(j, line, t, phys, "store");
-        if head.size == 16 {
-            phys.store_wide(head.pa, head.value);
-        } else {
-            phys.store(head.pa, head.size, head.value as u64);
-        }
+        write(phys, store.pa, store.size, store.value);
         self.shadow.wrote(line, phys);
-        self.threads[j].stores.pop(t);
+        self.threads[j].stores.remove(at, t);
         if self.threads.len() > 1 {
             let sibling_until = t + self.config.smt_handover;
             if self.threads.iter().enumerate().any(|(i, th)| i != j && th.run == RunState::Running)
@@ -135,15 +146,15 @@ impl Hw {
             }
         }
         self.wrote(j, line, t);
-        self.drained(j, head.n, t);
+        self.drained(j, t);
     }
 
-    fn drained(&mut self, j: usize, n: u64, t: u64) {
+    fn drained(&mut self, j: usize, t: u64) {
         let th = &mut self.threads[j];
         let goes_on = match th.pending {
             Pending::BufferEmpty => th.stores.is_all_unretired(),
             Pending::BufferSpace => true,
-            Pending::Drained(m) => m <= n,
+            Pending::Drained(n) => !th.stores.contains(n),
             _ => false,
         };
         if goes_on {
@@ -154,6 +165,18 @@ impl Hw {
             self.answer_invalidations(j, t);
         }
     }
+}
+
+/// Reads 1 to 8 or 16 bytes.
+#[inline]
+fn read(phys: &Phys, pa: PhysAddr, size: u8) -> u128 {
+    if size == 16 { phys.load_wide(pa) } else { u128::from(phys.load(pa, size)) }
+}
+
+/// Writes 1 to 8 or 16 bytes.
+#[inline]
+fn write(phys: &Phys, pa: PhysAddr, size: u8, value: u128) {
+    if size == 16 { phys.store_wide(pa, value) } else { phys.store(pa, size, value as u64) }
 }
 
 impl CorePort<'_> {
@@ -167,7 +190,8 @@ impl CorePort<'_> {
     /// stores that are due by then drain first.
     #[inline]
     fn perform_at(&mut self, earliest: u64) -> Result<u64, Wait> {
-        let th = &self.hw.threads[self.j];
+        let th = &mut self.hw.threads[self.j];
+        th.current.i = th.current.i.max(th.score.accesses());
         let t = th.current.i.max(th.now).max(earliest);
         if t >= self.hw.step_limit {
             return self.wait(Pending::At(t));
@@ -192,6 +216,38 @@ impl CorePort<'_> {
         self.perform_at(retired)
     }
 
+    /// As `perform_at`, for an access that writes at once: it is no guess any more, and what it has
+    /// to come behind has drained.
+    fn perform_write(&mut self, line: LineAddr) -> Result<u64, Wait> {
+        let th = &mut self.hw.threads[self.j];
+        let order = th.current.order;
+        th.current.acquires |= order.acquires();
+        if self.hw.config.order == MemoryOrder::Total || order.releases() {
+            return self.perform_drained();
+        }
+        let is_before = |s: &Store| s.line() == line || s.is_release && order.awaits_releases();
+        if let Some(n) = th.stores.youngest(is_before) {
+            return self.wait(Pending::Drained(n));
+        }
+        let retired = th.score.last_retire();
+        self.perform_at(retired)
+    }
+
+    /// A load that acquires or reserves does not take its value from the store buffer, and one that
+    /// acquires comes behind store-releases (A3).
+    #[cold]
+    fn await_stores(&mut self, pa: PhysAddr, size: u8, order: Order) -> Result<(), Wait> {
+        let (from, to) = (pa.0, pa.0 + u64::from(size));
+        let is_before = |s: &Store| {
+            s.pa.0 < to && from < s.pa.0 + u64::from(s.size)
+                || s.is_release && order.awaits_releases()
+        };
+        match self.hw.threads[self.j].stores.youngest(is_before) {
+            Some(n) => self.wait(Pending::Drained(n)),
+            None => Ok(()),
+        }
+    }
+
     #[inline]
     fn replay(&mut self) -> Option<u128> {
         let th = &mut self.hw.threads[self.j];
@@ -211,8 +267,15 @@ impl CorePort<'_> {
     /// A load of 1 to 8 or 16 bytes.
     #[inline]
     fn load_any(&mut self, pa: PhysAddr, size: u8) -> Result<u128, Wait> {
+        let order = self.hw.threads[self.j].current.order;
+        if order.acquires() {
+            self.hw.threads[self.j].current.acquires = true;
+        }
         if let Some(value) = self.replay() {
             return Ok(value);
+        }
+        if order.awaits_releases() {
+            self.await_stores(pa, size, order)?;
         }
         let t = self.perform_at(0)?;
         let l1 = u64::from(self.hw.config.timing.l1_latency);
@@ -244,8 +307,7 @@ impl CorePort<'_> {
             Level::L2 => u64::from(self.hw.config.timing.l2_latency),
         };
         let issue = self.hw.threads[self.j].current.i;
-        let value =
-            if size == 16 { self.phys.load_wide(pa) } else { u128::from(self.phys.load(pa, size)) };
+        let value = read(self.phys, pa, size);
         // C2: a line that was there at issue gives its data as if read then.
         let from = if hit.level == Level::L1 { issue.max(hit.since.min(t)) } else { issue };
         self.performed(t, value, from + latency);
@@ -281,7 +343,8 @@ impl CorePort<'_> {
             th.code_changed = true;
             th.drain_before_next = true;
         }
-        th.stores.push(pa, size, value);
+        let is_release = th.current.order.releases();
+        th.stores.push(pa, size, value, is_release);
         th.spin.is_clean = false;
         th.log.push(0, 0, false);
         Ok(())
@@ -353,6 +416,11 @@ impl Port for CorePort<'_> {
     }
 
     #[inline]
+    fn order(&mut self, order: Order) {
+        self.hw.threads[self.j].current.order = order;
+    }
+
+    #[inline]
     fn logged_translation(&mut self) -> Option<u64> {
         self.hw.threads[self.j].log.replay(true).map(|s| s.value as u64)
     }
@@ -402,8 +470,8 @@ impl Port for CorePort<'_> {
             return Ok(value);
         }
         self.hw.threads[self.j].spin.is_clean = false;
-        let t = self.perform_drained()?;
         let line = pa.line();
+        let t = self.perform_write(line)?;
         if let Some(until) = self.hw.sibling_wait(self.j, line, t, true) {
             return self.wait(Pending::At(until));
         }
@@ -416,15 +484,9 @@ impl Port for CorePort<'_> {
             return self.wait(Pending::Line(line));
         }
         self.hw.check_shadow(self.j, line, t, self.phys, "read-modify-write");
-        let old = match size {
-            16 => self.phys.load_wide(pa),
-            _ => u128::from(self.phys.load(pa, size)),
-        };
+        let old = read(self.phys, pa, size);
         if let Some(new) = change(old) {
-            match size {
-                16 => self.phys.store_wide(pa, new),
-                _ => self.phys.store(pa, size, new as u64),
-            }
+            write(self.phys, pa, size, new);
         }
         self.hw.shadow.wrote(line, self.phys);
         self.hw.caches.set_modified(line);
@@ -497,8 +559,8 @@ impl Port for CorePort<'_> {
 
     fn fence(&mut self, fence: Fence) -> Result<(), Wait> {
         let is_replay = self.replay().is_some();
-        self.hw.threads[self.j].spin.is_clean = false;
-        if fence == Fence::Full && !is_replay {
+        let drains = matches!(fence, Fence::Full | Fence::Accesses { stores: true });
+        if drains && !is_replay {
             let t = self.perform_drained()?;
             self.hw.threads[self.j].now = t;
         }
@@ -506,8 +568,19 @@ impl Port for CorePort<'_> {
         if fence == Fence::Answers && !is_replay && th.answers_due != 0 {
             return self.wait(Pending::Answers);
         }
-        th.current.i = th.current.i.max(th.score.last_retire());
-        th.current.serialises = true;
+        match fence {
+            Fence::Stores if !is_replay => th.stores.mark(),
+            Fence::Stores => {}
+            Fence::Accesses { .. } => {
+                th.current.i = th.current.i.max(th.score.last_retire());
+                th.current.acquires = true;
+            }
+            Fence::Load | Fence::Full | Fence::Answers => {
+                th.current.i = th.current.i.max(th.score.last_retire());
+                th.current.serialises = true;
+                th.spin.is_clean = false;
+            }
+        }
         if !is_replay {
             th.log.push(0, 0, false);
         }
@@ -563,7 +636,7 @@ impl Port for CorePort<'_> {
     }
 
     fn arm_monitor(&mut self, pa: PhysAddr) -> Result<(), Wait> {
-        let replayed = self.hw.threads[self.j].log.cursor < self.hw.threads[self.j].log.steps.len();
+        let replayed = self.hw.threads[self.j].log.has_next();
         self.load_any(pa, 1)?;
         if !replayed {
             // A store of this cpu that is still buffered does not count; the line must be ours.
@@ -578,6 +651,57 @@ impl Port for CorePort<'_> {
             }
         }
         Ok(())
+    }
+
+    fn load_exclusive(&mut self, pa: PhysAddr, size: u8) -> Result<u128, Wait> {
+        let is_replay = self.hw.threads[self.j].log.has_next();
+        if !is_replay {
+            let order = self.hw.threads[self.j].current.order;
+            self.await_stores(pa, size, order)?;
+        }
+        let value = self.load_any(pa, size)?;
+        if !is_replay {
+            let th = &mut self.hw.threads[self.j];
+            th.spin.is_clean = false;
+            th.monitor = MonitorState::Reserved(pa.line());
+        }
+        Ok(value)
+    }
+
+    fn store_exclusive(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<bool, Wait> {
+        if let Some(stored) = self.replay() {
+            return Ok(stored != 0);
+        }
+        self.hw.threads[self.j].spin.is_clean = false;
+        let line = pa.line();
+        let t = self.perform_write(line)?;
+        if let Some(until) = self.hw.sibling_wait(self.j, line, t, true) {
+            return self.wait(Pending::At(until));
+        }
+        let stands = self.hw.threads[self.j].monitor == MonitorState::Reserved(line);
+        if stands {
+            if self.hw.disturbs_spin(self.j, CachePort::Data, line, t, true) {
+                return self.wait(Pending::At(t));
+            }
+            let hit = self.hw.caches.access(CachePort::Data, line, t, self.j);
+            if !hit.is_some_and(|h| h.perm.can_write()) {
+                self.hw.request(self.j, line, true, CachePort::Data, t);
+                return self.wait(Pending::Line(line));
+            }
+        }
+        let stored = stands && !self.hw.exclusive_fails(self.j);
+        self.hw.threads[self.j].monitor = MonitorState::Unarmed;
+        if stored {
+            self.hw.check_shadow(self.j, line, t, self.phys, "store exclusive");
+            write(self.phys, pa, size, value);
+            self.hw.shadow.wrote(line, self.phys);
+            self.hw.caches.set_modified(line);
+        }
+        self.performed(t, u128::from(stored), t);
+        if stored {
+            self.hw.wrote(self.j, line, t);
+        }
+        Ok(stored)
     }
 
     fn monitor(&self) -> MonitorState {
@@ -664,6 +788,15 @@ impl Port for CorePort<'_> {
 }
 
 impl Hw {
+    /// Whether a store exclusive fails for no reason, as the manual allows.
+    fn exclusive_fails(&mut self, j: usize) -> bool {
+        let th = &mut self.threads[j];
+        th.exclusives += 1;
+        let failures = u64::from(self.config.exclusive_failures);
+        failures != 0
+            && self.chance.below(1_000_000, th.cpu.0, DRAW_EXCLUSIVE, th.exclusives) < failures
+    }
+
     fn interrupt_taken(&mut self, j: usize, cycle: u64, now: u64, vector: u8) {
         let masked_now = self.threads[j].mask.at(now);
         let th = &mut self.threads[j];

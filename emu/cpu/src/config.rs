@@ -25,6 +25,16 @@ pub struct IdleCost {
     pub snoop: SimTime,
 }
 
+/// In which order stores become visible, and what atomics wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryOrder {
+    /// x86: stores drain in order, atomics behind all of them.
+    #[default]
+    Total,
+    /// arm64: stores drain as their lines come, but where the program orders them.
+    Weak,
+}
+
 /// One core's constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreConfig {
@@ -50,6 +60,10 @@ pub struct CoreConfig {
     pub ipi_self: u64,
     /// Whether a cpu's own store triggers its monitor.
     pub own_store_triggers: bool,
+    /// Memory order.
+    pub order: MemoryOrder,
+    /// Store exclusives that fail although the reservation stands, per million (seeded).
+    pub exclusive_failures: u32,
     /// Requests a core may have under way.
     pub fill_buffers: usize,
     /// Cpus of the machine.

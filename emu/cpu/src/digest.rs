@@ -119,11 +119,11 @@ fn hash_thread(
     }
     (th.begun, th.log.steps.len(), th.device_value.is_some()).hash(h);
     std::mem::discriminant(&th.monitor).hash(h);
-    if let MonitorState::Armed(l) = th.monitor {
+    if let MonitorState::Armed(l) | MonitorState::Reserved(l) = th.monitor {
         line(l).hash(h);
     }
-    th.stores.iter().for_each(|s| (line(s.line()), rank(s.ready)).hash(h));
-    (th.stores.is_head_waiting, rank(th.stores.last_drain)).hash(h);
+    th.stores.iter().for_each(|s| (line(s.line()), rank(s.ready), s.is_waiting).hash(h));
+    rank(th.stores.last_drain()).hash(h);
     for t in [th.now, th.step_time(), th.score.last_retire()] {
         rank(t).hash(h);
     }

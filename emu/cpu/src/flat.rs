@@ -102,7 +102,9 @@ impl FlatPort {
         for i in 0..u64::from(size) {
             self.set(pa.0 + i, (value >> (8 * i)) as u8);
         }
-        if self.monitor == MonitorState::Armed(pa.line()) {
+        let line = pa.line();
+        if self.monitor == MonitorState::Armed(line) || self.monitor == MonitorState::Reserved(line)
+        {
             self.monitor = MonitorState::Triggered;
         }
     }
@@ -217,6 +219,20 @@ impl Port for FlatPort {
         Ok(())
     }
 
+    fn load_exclusive(&mut self, pa: PhysAddr, size: u8) -> Result<u128, Wait> {
+        self.monitor = MonitorState::Reserved(pa.line());
+        Ok(self.read(pa, size))
+    }
+
+    fn store_exclusive(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<bool, Wait> {
+        let stands = self.monitor == MonitorState::Reserved(pa.line());
+        if stands {
+            self.write(pa, size, value);
+        }
+        self.monitor = MonitorState::Unarmed;
+        Ok(stands)
+    }
+
     fn monitor(&self) -> MonitorState {
         self.monitor
     }
@@ -253,6 +269,8 @@ enum LogEntry {
     Load(PhysAddr, u8, u128),
     Store(PhysAddr, u8, u128),
     Rmw(PhysAddr, u8, u128),
+    LoadExclusive(PhysAddr, u8, u128),
+    StoreExclusive(PhysAddr, u8, u128, bool),
     Fetch(PhysAddr),
     Fence(Fence),
     FlushLine(PhysAddr),
@@ -502,6 +520,24 @@ impl Port for FlakyPort {
             self.inner.arm_monitor(pa)?;
             self.record(LogEntry::Arm(pa));
             Ok(())
+        })
+    }
+
+    fn load_exclusive(&mut self, pa: PhysAddr, size: u8) -> Result<u128, Wait> {
+        serve!(self, format!("load exclusive {pa}"),
+            LogEntry::LoadExclusive(at, n, value) if (at, n) == (pa, size) => value, {
+            let value = self.inner.load_exclusive(pa, size)?;
+            self.record(LogEntry::LoadExclusive(pa, size, value));
+            Ok(value)
+        })
+    }
+
+    fn store_exclusive(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<bool, Wait> {
+        serve!(self, format!("store exclusive {pa}"),
+            LogEntry::StoreExclusive(at, n, v, stored) if (at, n, v) == (pa, size, value) => stored, {
+            let stored = self.inner.store_exclusive(pa, size, value)?;
+            self.record(LogEntry::StoreExclusive(pa, size, value, stored));
+            Ok(stored)
         })
     }
 

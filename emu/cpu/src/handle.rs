@@ -87,25 +87,20 @@ impl<I: Isa> Core<I> {
             hw.event(0, t, Event::LineGrant { line, write: perm.can_write() });
         }
         let waits = |th: &crate::thread::Thread| {
-            th.pending == Pending::Line(line)
-                || th.stores.is_head_waiting && th.stores.head().is_some_and(|s| s.line() == line)
+            th.pending == Pending::Line(line) || th.stores.waits_for(line)
         };
         if hw.config.line_keep > 0 && perm.can_write() && hw.threads.iter().any(waits) {
             let until = t + hw.config.line_keep;
             hw.hold(Hold { line, until, sibling_until: 0, owner: 0, is_wanted: false }, t);
         }
         for j in 0..hw.threads.len() {
-            let Some(head) = hw.threads[j].stores.head() else { continue };
-            if head.line() != line {
-                continue;
+            if perm.can_write()
+                && let Some(at) = hw.threads[j].stores.granted(line, t)
+            {
+                hw.drain_at(j, at, t, phys);
             }
-            let is_ready = head.ready <= t && hw.threads[j].stores.last_drain < t;
-            if is_ready && perm.can_write() {
-                hw.threads[j].stores.is_head_waiting = false;
-                hw.drain(j, t, phys);
-            } else {
-                hw.threads[j].stores.try_again(t);
-            }
+            let is_asked = |line| hw.requests.iter().any(|r| r.line == line);
+            hw.threads[j].stores.ask_again(line, is_asked, t);
         }
         for j in 0..self.hw.threads.len() {
             if self.hw.threads[j].pending == Pending::Line(line) {
@@ -177,11 +172,21 @@ impl Hw {
 
     /// A line has left the caches: E and M with a Put, S silently (L7).
     pub(crate) fn put(&mut self, t: u64, line: LineAddr, perm: Perm) {
+        self.end_reservations(line, t);
         let is_asked_for = self.requests.iter().any(|r| r.line == line);
         let data = self.shadow.left(line, perm.can_write(), is_asked_for);
         if perm.can_write() {
             let (dirty, watch) = (perm == Perm::Modified, self.leaves_watch(line));
             self.send_data(t, 0, line, LineMsg::Put { dirty, watch }, data);
+        }
+    }
+
+    /// The core has lost the line (A4).
+    fn end_reservations(&mut self, line: LineAddr, t: u64) {
+        for j in 0..self.threads.len() {
+            if self.threads[j].monitor == MonitorState::Reserved(line) {
+                self.trigger(j, t);
+            }
         }
     }
 
@@ -209,6 +214,9 @@ impl Hw {
             if kind == SnoopKind::Inv && self.threads[j].monitor == MonitorState::Armed(line) {
                 self.trigger(j, t);
             }
+        }
+        if kind != SnoopKind::Share {
+            self.end_reservations(line, t);
         }
         let kept = kind == SnoopKind::Share && had.is_some();
         let dirty = had == Some(Perm::Modified);

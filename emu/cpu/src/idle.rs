@@ -23,7 +23,10 @@ impl<I: Isa> Core<I> {
         }
         self.hw.share_due = self.hw.share_due.min(t);
         let is_triggered = request.reason == WaitReason::Monitor
-            && !matches!(self.hw.threads[j].monitor, MonitorState::Armed(_));
+            && matches!(
+                self.hw.threads[j].monitor,
+                MonitorState::Unarmed | MonitorState::Triggered
+            );
         if is_triggered {
             self.hw.leave_wait(j, t, WakeCause::MonitorStore);
         } else {
@@ -45,7 +48,7 @@ impl Hw {
     /// The monitor of cpu `j` triggers at cycle `t`.
     pub(crate) fn trigger(&mut self, j: usize, t: u64) {
         let th = &mut self.threads[j];
-        if let MonitorState::Armed(line) = th.monitor {
+        if let MonitorState::Armed(line) | MonitorState::Reserved(line) = th.monitor {
             th.last_wake_event = Some((t, LastEvent::MonitorWrite(line)));
         }
         th.monitor = MonitorState::Triggered;
@@ -70,7 +73,9 @@ impl Hw {
         if th.last_wake_event.is_none_or(|(at, _)| at < t) {
             th.last_wake_event = Some((t, LastEvent::Left(cause)));
         }
-        if wait.request.reason == WaitReason::Monitor {
+        // A reservation outlasts the wait.
+        let is_reserved = matches!(th.monitor, MonitorState::Reserved(_));
+        if wait.request.reason == WaitReason::Monitor && !is_reserved {
             th.monitor = MonitorState::Unarmed;
         }
         th.counters.idle_ps += idle_ps;

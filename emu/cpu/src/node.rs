@@ -526,6 +526,9 @@ impl<I: Isa> Core<I> {
             th.score.redirect(complete);
         }
         th.score.redirect(cur.redirect);
+        if cur.acquires {
+            th.score.order_accesses(complete);
+        }
         if !th.stores.is_empty() {
             th.stores.retired(retire);
         }

@@ -35,8 +35,52 @@ pub enum Fence {
     Load,
     /// The store buffer is empty too: MFENCE, serialising instructions, uncached accesses.
     Full,
+    /// Older stores drain before younger ones; nothing waits: DMB ST.
+    Stores,
+    /// Younger accesses, and nothing else, wait for older loads, and with `stores` for an empty
+    /// store buffer: DMB LD, DMB SY.
+    Accesses {
+        /// For stores too.
+        stores: bool,
+    },
     /// Every other cpu has carried out the invalidations that this one has sent: DSB.
     Answers,
+}
+
+/// How an access stands to its neighbours, beyond the order that the machine keeps anyway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Not at all.
+    #[default]
+    Plain,
+    /// Younger accesses come after it, and it after older store-releases: LDAR.
+    Acquire,
+    /// Younger accesses come after it: LDAPR.
+    AcquirePc,
+    /// It comes after older accesses: STLR.
+    Release,
+    /// Both.
+    AcquireRelease,
+}
+
+impl Order {
+    /// Whether younger accesses come after it.
+    #[must_use]
+    pub const fn acquires(self) -> bool {
+        matches!(self, Order::Acquire | Order::AcquirePc | Order::AcquireRelease)
+    }
+
+    /// Whether it comes after older store-releases.
+    #[must_use]
+    pub const fn awaits_releases(self) -> bool {
+        matches!(self, Order::Acquire | Order::AcquireRelease)
+    }
+
+    /// Whether it comes after older accesses.
+    #[must_use]
+    pub const fn releases(self) -> bool {
+        matches!(self, Order::Release | Order::AcquireRelease)
+    }
 }
 
 /// Whom a signal addresses, in the words of the interrupt architecture.
@@ -120,6 +164,12 @@ pub trait Port {
     /// Marks the start of a page walk in the step log.
     fn begin_walk(&mut self);
 
+    /// Orders the accesses that the running instruction makes from here on. Ports without time, and
+    /// machines whose order is stronger, ignore it.
+    fn order(&mut self, order: Order) {
+        let _ = order;
+    }
+
     /// Reads `size` bytes (1, 2, 4, 8) that lie in one line of write-back memory.
     fn load(&mut self, pa: PhysAddr, size: u8) -> Result<u64, Wait>;
 
@@ -133,8 +183,9 @@ pub trait Port {
     fn store_wide(&mut self, pa: PhysAddr, value: u128) -> Result<(), Wait>;
 
     /// Reads, and if `change` returns a value writes, `size` bytes (1 to 8, or 16) of one line with
-    /// nothing in between. The store buffer is empty first. Returns the old value. The line is
-    /// taken for writing even if nothing is written, as x86 does. A re-run of the instruction calls
+    /// nothing in between. The store buffer is empty first, or under the weak order has no store to
+    /// the line. Returns the old value. The line is taken for writing even if nothing is written, as
+    /// x86 does. A re-run of the instruction calls
     /// `change` again with the old value, for what it keeps beside; memory changes once.
     fn rmw(
         &mut self,
@@ -174,10 +225,17 @@ pub trait Port {
     /// Arms this cpu's monitor on the line of `pa`, which is read.
     fn arm_monitor(&mut self, pa: PhysAddr) -> Result<(), Wait>;
 
+    /// Reads 1 to 8 or 16 bytes of one line and reserves it.
+    fn load_exclusive(&mut self, pa: PhysAddr, size: u8) -> Result<u128, Wait>;
+
+    /// Writes 1 to 8 or 16 bytes of one line if the reservation stands at that moment (`engine.md`
+    /// A4), and ends it; returns whether it wrote.
+    fn store_exclusive(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<bool, Wait>;
+
     /// State of this cpu's monitor.
     fn monitor(&self) -> MonitorState;
 
-    /// Disarms this cpu's monitor.
+    /// Disarms this cpu's monitor, or gives its reservation up.
     fn disarm_monitor(&mut self);
 
     /// Sends a signal to other cpus (or this one): leaves at the instruction's issue; with

@@ -12,6 +12,8 @@ pub(crate) struct Scoreboard {
     slot: u64,
     slot_used: u32,
     redirect: u64,
+    /// Accesses issue at this cycle or later.
+    accesses: u64,
     retire: u64,
     retire_used: u32,
     last_issue: u64,
@@ -31,6 +33,7 @@ impl Scoreboard {
             slot: 0,
             slot_used: 0,
             redirect: 0,
+            accesses: 0,
             retire: 0,
             retire_used: 0,
             last_issue: 0,
@@ -104,6 +107,18 @@ impl Scoreboard {
         self.redirect = self.redirect.max(at);
     }
 
+    /// Accesses of younger ops issue at `at` or later.
+    pub(crate) fn order_accesses(&mut self, at: u64) {
+        self.accesses = self.accesses.max(at);
+    }
+
+    /// Cycle from which accesses may issue.
+    #[inline]
+    #[must_use]
+    pub(crate) fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
     /// Retire time of the youngest op.
     #[inline]
     #[must_use]
@@ -125,6 +140,7 @@ impl Scoreboard {
             || retired(self, d) != retired(other, other_d)
             || !eq(self.retire, other.retire)
             || !eq(self.last_issue, other.last_issue)
+            || !eq(self.accesses, other.accesses)
             || (self.width, self.window) != (other.width, other.window)
             || !self.ready.iter().zip(&other.ready).all(|(a, b)| eq(*a, *b))
         {
@@ -141,6 +157,7 @@ impl Scoreboard {
     pub(crate) fn shift(&mut self, by: u64) {
         self.slot += by;
         self.redirect += by;
+        self.accesses += by;
         self.retire += by;
         self.last_issue += by;
         self.ready[..REGS - 1].iter_mut().for_each(|r| *r += by);

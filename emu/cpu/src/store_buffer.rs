@@ -1,9 +1,16 @@
-//! The store buffer of one cpu: stores wait here from execution to their drain, in program order
-//! (`engine.md` X1, X2).
+//! The store buffer of one cpu: stores wait here from execution to their drain.
+//!
+//! Under total store order the oldest store drains first (`engine.md` X1, X2). Under the weak order
+//! of arm64 a store drains once its line is writable, whatever older ones wait for, but not before
+//! an older store to its line or one that a barrier parts from it, and a store-release not before
+//! any older store (A2). Which it is does not depend on chance: of those that may, the oldest whose
+//! line is not waited for.
 
 use std::collections::VecDeque;
 
 use emu_sim::{LineAddr, PhysAddr};
+
+use crate::config::MemoryOrder;
 
 /// One buffered store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +25,12 @@ pub(crate) struct Store {
     pub(crate) ready: u64,
     /// Count of the store on its cpu.
     pub(crate) n: u64,
+    /// It drains after every older store.
+    pub(crate) is_release: bool,
+    /// It waits for the grant of its line, or for room to ask for it.
+    pub(crate) is_waiting: bool,
+    /// Store barriers of the cpu before it.
+    epoch: u64,
 }
 
 impl Store {
@@ -44,24 +57,31 @@ pub(crate) enum Forward {
 pub(crate) struct StoreBuffer {
     entries: VecDeque<Store>,
     capacity: usize,
+    order: MemoryOrder,
     /// Stores buffered so far.
     count: u64,
+    /// Store barriers so far.
+    epoch: u64,
     /// Cycle of the last drain.
-    pub(crate) last_drain: u64,
-    /// The head has asked for its line and waits for the grant.
-    pub(crate) is_head_waiting: bool,
+    last_drain: u64,
+    /// The store that drains next, and from which cycle on; `u64::MAX` when none may.
+    next: usize,
+    drain_time: u64,
 }
 
 impl StoreBuffer {
     /// An empty buffer.
     #[must_use]
-    pub(crate) fn new(capacity: u32) -> StoreBuffer {
+    pub(crate) fn new(capacity: u32, order: MemoryOrder) -> StoreBuffer {
         StoreBuffer {
             entries: VecDeque::with_capacity(capacity as usize),
             capacity: (capacity as usize).max(4),
+            order,
             count: 0,
+            epoch: 0,
             last_drain: 0,
-            is_head_waiting: false,
+            next: 0,
+            drain_time: u64::MAX,
         }
     }
 
@@ -82,8 +102,13 @@ impl StoreBuffer {
         self.count
     }
 
+    /// Cycle of the last drain.
+    pub(crate) fn last_drain(&self) -> u64 {
+        self.last_drain
+    }
+
     /// All stores, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Store> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Store> {
         self.entries.iter()
     }
 
@@ -100,10 +125,31 @@ impl StoreBuffer {
         self.entries.front().is_none_or(|s| s.ready == u64::MAX)
     }
 
+    /// Whether store `n` has not drained.
+    pub(crate) fn contains(&self, n: u64) -> bool {
+        self.entries.iter().any(|s| s.n == n)
+    }
+
     /// Appends a store.
-    pub(crate) fn push(&mut self, pa: PhysAddr, size: u8, value: u128) {
-        self.entries.push_back(Store { pa, size, value, ready: u64::MAX, n: self.count });
+    pub(crate) fn push(&mut self, pa: PhysAddr, size: u8, value: u128, is_release: bool) {
+        let (n, epoch) = (self.count, self.epoch);
+        let ready = u64::MAX;
+        self.entries.push_back(Store {
+            pa,
+            size,
+            value,
+            ready,
+            n,
+            is_release,
+            is_waiting: false,
+            epoch,
+        });
         self.count += 1;
+    }
+
+    /// Parts older stores from younger ones: DMB ST.
+    pub(crate) fn mark(&mut self) {
+        self.epoch += u64::from(!self.entries.is_empty());
     }
 
     /// The instruction of the youngest stores retired at `at`: they may drain.
@@ -115,6 +161,7 @@ impl StoreBuffer {
             }
             s.ready = at;
         }
+        self.find_next();
     }
 
     /// Oldest store.
@@ -124,28 +171,106 @@ impl StoreBuffer {
         self.entries.front()
     }
 
-    /// Cycle at which the head may drain, or `u64::MAX`.
+    /// Cycle at which a store may drain, or `u64::MAX`.
     #[inline]
     #[must_use]
     pub(crate) fn drain_time(&self) -> u64 {
-        match self.entries.front() {
-            Some(s) if !self.is_head_waiting => s.ready.max(self.last_drain + 1),
-            _ => u64::MAX,
+        self.drain_time
+    }
+
+    /// Place and store that drain next.
+    #[inline]
+    #[must_use]
+    pub(crate) fn next(&self) -> Option<(usize, Store)> {
+        (self.drain_time != u64::MAX).then(|| (self.next, self.entries[self.next]))
+    }
+
+    /// The store at this place.
+    pub(crate) fn at(&self, at: usize) -> Store {
+        self.entries[at]
+    }
+
+    /// Whether order allows the store at this place to drain before all others.
+    fn may_lead(&self, at: usize) -> bool {
+        let s = self.entries[at];
+        at == 0
+            || self.order == MemoryOrder::Weak
+                && !s.is_release
+                && self.entries[0].epoch == s.epoch
+                && self.entries.range(..at).all(|older| older.line() != s.line())
+    }
+
+    fn find_next(&mut self) {
+        let may = |at: &usize| !self.entries[*at].is_waiting && self.may_lead(*at);
+        let places = match self.order {
+            MemoryOrder::Total => self.entries.len().min(1),
+            MemoryOrder::Weak => self.entries.len(),
+        };
+        // Stores retire in order: no younger one is ready earlier.
+        let first = (0..places).find(may);
+        self.next = first.unwrap_or(0);
+        self.drain_time = match first.map(|at| self.entries[at].ready) {
+            None | Some(u64::MAX) => u64::MAX,
+            Some(ready) => ready.max(self.last_drain + 1),
+        };
+    }
+
+    /// The store at this place waits for its line.
+    pub(crate) fn wait(&mut self, at: usize) {
+        self.entries[at].is_waiting = true;
+        self.find_next();
+    }
+
+    /// Nothing drains before `cycle`.
+    pub(crate) fn not_before(&mut self, cycle: u64) {
+        self.last_drain = self.last_drain.max(cycle.saturating_sub(1));
+        self.find_next();
+    }
+
+    /// Whether a store waits for this line.
+    pub(crate) fn waits_for(&self, line: LineAddr) -> bool {
+        self.entries.iter().any(|s| s.is_waiting && s.line() == line)
+    }
+
+    /// The oldest store to a line whose grant has come, if it drains at `now` because of it.
+    pub(crate) fn granted(&self, line: LineAddr, now: u64) -> Option<usize> {
+        let at = self.entries.iter().position(|s| s.line() == line)?;
+        let is_ready = self.entries[at].ready <= now && self.last_drain < now;
+        (is_ready && self.may_lead(at)).then_some(at)
+    }
+
+    /// A grant of `line` came at `now`: stores to it, and those that no request is under way for,
+    /// ask again, and not before now (C3).
+    pub(crate) fn ask_again(
+        &mut self,
+        line: LineAddr,
+        is_asked: impl Fn(LineAddr) -> bool,
+        now: u64,
+    ) {
+        let is_heard = |s: &Store| s.line() == line || s.is_waiting && !is_asked(s.line());
+        let places = match self.order {
+            MemoryOrder::Total => self.entries.len().min(1),
+            MemoryOrder::Weak => self.entries.len(),
+        };
+        let mut any = false;
+        for s in self.entries.range_mut(..places).filter(|s| is_heard(s)) {
+            (s.is_waiting, any) = (false, true);
+        }
+        if any {
+            self.not_before(now);
         }
     }
 
-    /// The grant that the head waited for came at `now` and is of no use to it: it asks again, and
-    /// not before now (C3).
-    pub(crate) fn try_again(&mut self, now: u64) {
-        self.is_head_waiting = false;
-        self.last_drain = self.last_drain.max(now - 1);
+    /// Removes the store at this place, which drained at `now`.
+    pub(crate) fn remove(&mut self, at: usize, now: u64) {
+        self.last_drain = now;
+        self.entries.remove(at);
+        self.find_next();
     }
 
-    /// Removes the head, which drained at `now`.
-    pub(crate) fn pop(&mut self, now: u64) -> Option<Store> {
-        self.last_drain = now;
-        self.is_head_waiting = false;
-        self.entries.pop_front()
+    /// Count of the youngest store for which `is` holds.
+    pub(crate) fn youngest(&self, is: impl Fn(&Store) -> bool) -> Option<u64> {
+        self.entries.iter().rev().find(|s| is(s)).map(|s| s.n)
     }
 
     /// What a load of `size` bytes at `pa` takes from here.
@@ -186,11 +311,34 @@ impl StoreBuffer {
 mod tests {
     use super::*;
 
+    fn buffer(order: MemoryOrder, stores: &[(u64, bool)]) -> StoreBuffer {
+        let mut b = StoreBuffer::new(8, order);
+        for &(pa, is_release) in stores {
+            b.push(PhysAddr(pa), 8, 1, is_release);
+        }
+        b
+    }
+
+    /// Counts of the stores in the order in which they drain if `waiting` never get their lines.
+    fn drained(mut b: StoreBuffer, waiting: &[u64]) -> Vec<u64> {
+        b.retired(10);
+        let mut order = Vec::new();
+        while let Some((at, s)) = b.next() {
+            if waiting.contains(&s.n) {
+                b.wait(at);
+            } else {
+                order.push(s.n);
+                b.remove(at, 20);
+            }
+        }
+        order
+    }
+
     #[test]
     fn a_load_takes_the_youngest_covering_store_and_waits_for_a_partial_one() {
-        let mut b = StoreBuffer::new(8);
-        b.push(PhysAddr(0x100), 8, 0x1111_2222_3333_4444);
-        b.push(PhysAddr(0x102), 1, 0xaa);
+        let mut b = buffer(MemoryOrder::Total, &[]);
+        b.push(PhysAddr(0x100), 8, 0x1111_2222_3333_4444, false);
+        b.push(PhysAddr(0x102), 1, 0xaa, false);
         assert_eq!(b.forward(PhysAddr(0x104), 4), Forward::Value(0x1111_2222));
         assert_eq!(b.forward(PhysAddr(0x102), 1), Forward::Value(0xaa));
         assert_eq!(b.forward(PhysAddr(0x100), 8), Forward::Partial(1));
@@ -200,14 +348,44 @@ mod tests {
 
     #[test]
     fn a_store_waits_for_its_instruction_to_retire() {
-        let mut b = StoreBuffer::new(8);
-        b.push(PhysAddr(0x100), 8, 1);
+        let mut b = buffer(MemoryOrder::Total, &[(0x100, false)]);
         assert_eq!(b.drain_time(), u64::MAX);
         b.retired(50);
         assert_eq!(b.drain_time(), 50);
-        b.push(PhysAddr(0x108), 8, 1);
+        b.push(PhysAddr(0x108), 8, 1, false);
         b.retired(50);
-        b.pop(60);
+        b.remove(0, 60);
         assert_eq!(b.drain_time(), 61);
+    }
+
+    #[test]
+    fn weak_stores_overtake_those_that_wait_but_for_line_release_and_barrier() {
+        let (plain, release) = (|pa| (pa, false), |pa| (pa, true));
+        let stores = [plain(0x100), plain(0x200), plain(0x108), release(0x300), plain(0x400)];
+        assert_eq!(drained(buffer(MemoryOrder::Total, &stores), &[]), [0, 1, 2, 3, 4]);
+        assert_eq!(drained(buffer(MemoryOrder::Total, &stores), &[1]), [0]);
+        assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[]), [0, 1, 2, 3, 4]);
+        assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[1]), [0, 2, 4]);
+        assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[0]), [1, 4]);
+        assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[2, 3]), [0, 1, 4]);
+        let mut parted = buffer(MemoryOrder::Weak, &stores[..2]);
+        parted.mark();
+        parted.push(PhysAddr(0x500), 8, 1, false);
+        parted.push(PhysAddr(0x600), 8, 1, false);
+        assert_eq!(drained(parted.clone(), &[0]), [1]);
+        assert_eq!(drained(parted, &[2]), [0, 1, 3]);
+    }
+
+    #[test]
+    fn a_grant_wakes_stores_to_its_line_and_those_that_have_not_asked() {
+        let mut b = buffer(MemoryOrder::Weak, &[(0x100, false), (0x200, false), (0x300, false)]);
+        b.retired(10);
+        (0..3).for_each(|at| b.wait(at));
+        assert_eq!(b.drain_time(), u64::MAX);
+        assert_eq!(b.granted(PhysAddr(0x200).line(), 30), Some(1));
+        // The line of the third has not been asked for.
+        b.ask_again(PhysAddr(0x200).line(), |line| line == PhysAddr(0x100).line(), 30);
+        let waiting: Vec<bool> = b.iter().map(|s| s.is_waiting).collect();
+        assert_eq!((waiting, b.drain_time()), (vec![true, false, false], 30));
     }
 }

@@ -7,6 +7,7 @@ use emu_sim::{CpuId, LineAddr};
 use crate::config::CoreConfig;
 use crate::counters::CpuCounters;
 use crate::isa::Received;
+use crate::port::Order;
 use crate::scoreboard::Scoreboard;
 use crate::spin::Spin;
 use crate::store_buffer::StoreBuffer;
@@ -46,6 +47,11 @@ impl StepLog {
         }
         self.cursor += 1;
         Some(step)
+    }
+
+    /// Whether this run of the instruction has the next step already.
+    pub(crate) fn has_next(&self) -> bool {
+        self.cursor < self.steps.len()
     }
 
     #[inline]
@@ -99,6 +105,10 @@ pub(crate) struct Current {
     pub(crate) timing: OpTiming,
     pub(crate) serialises: bool,
     pub(crate) mispredicted: bool,
+    /// How its accesses from here on stand to its neighbours.
+    pub(crate) order: Order,
+    /// Younger accesses wait for its end.
+    pub(crate) acquires: bool,
     /// Younger instructions dispatch at this cycle or later.
     pub(crate) redirect: u64,
 }
@@ -113,6 +123,8 @@ impl Current {
         self.extra = 0;
         self.serialises = false;
         self.mispredicted = false;
+        self.order = Order::Plain;
+        self.acquires = false;
         self.redirect = 0;
     }
 }
@@ -221,6 +233,8 @@ pub struct Thread {
     pub(crate) pending_ipis: Vec<PendingIpi>,
     pub(crate) handler_began: Option<u8>,
     pub(crate) messages_sent: u64,
+    /// Store exclusives so far, for their chance to fail.
+    pub(crate) exclusives: u64,
     /// Result of the device access under way.
     pub(crate) device_value: Option<u64>,
     /// Invalidations of this cpu that others have not answered.
@@ -246,7 +260,7 @@ impl Thread {
             cpu,
             now: 0,
             score: Scoreboard::new(&config.timing),
-            stores: StoreBuffer::new(config.timing.store_buffer),
+            stores: StoreBuffer::new(config.timing.store_buffer, config.order),
             log: StepLog::default(),
             current: Current::default(),
             pending: Pending::None,
@@ -262,6 +276,7 @@ impl Thread {
             pending_ipis: Vec::new(),
             handler_began: None,
             messages_sent: 0,
+            exclusives: 0,
             device_value: None,
             answers_due: 0,
             answers_owed: Vec::new(),

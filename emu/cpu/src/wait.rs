@@ -4,7 +4,7 @@ use emu_sim::{LineAddr, SimTime};
 
 pub use emu_observe::WakeCause;
 
-/// MONITOR hardware of one cpu, in the manual's words.
+/// MONITOR hardware of one cpu, in the manual's words; on arm64 its exclusive monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MonitorState {
     /// No address is watched.
@@ -12,7 +12,9 @@ pub enum MonitorState {
     Unarmed,
     /// The line is watched.
     Armed(LineAddr),
-    /// A store came; a wait on the monitor falls through.
+    /// The line is reserved by a load exclusive (arm64): a store exclusive succeeds.
+    Reserved(LineAddr),
+    /// A store came, or the reservation fell; a wait on the monitor falls through.
     Triggered,
 }
 

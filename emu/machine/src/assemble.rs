@@ -3,7 +3,7 @@
 pub(crate) mod arm64;
 pub(crate) mod x86;
 
-use emu_cpu::config::{CoreConfig, IdleCost};
+use emu_cpu::config::{CoreConfig, IdleCost, MemoryOrder};
 use emu_cpu::timing::{CLASSES, Class, CoreTiming};
 use emu_mem::cache::Geometry;
 use emu_mem::paths::Paths;
@@ -130,6 +130,11 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
         line_keep: freq.cycles_in(SimTime(m.latency.line_keep)),
         ipi_self: freq.cycles_in(SimTime(m.ipi_wire.same)),
         own_store_triggers: m.monitor.own_store_triggers,
+        order: match m.isa {
+            topology::Isa::X86_64 => MemoryOrder::Total,
+            topology::Isa::Aarch64 => MemoryOrder::Weak,
+        },
+        exclusive_failures: 0,
         fill_buffers: t.miss_buffer.max(MISS_BUFFER_MIN) as usize,
         cpus: options.cpus.unwrap_or(m.cpus.len() as u32),
         idle: m.idle.iter().map(|s| idle_cost(s, place.l2.is_some())).collect(),

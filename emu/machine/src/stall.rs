@@ -74,7 +74,7 @@ fn asleep(reason: WaitReason, monitor: MonitorState) -> Waiting {
         WaitReason::Halt => Waiting::Hlt,
         WaitReason::Monitor => {
             let line = match monitor {
-                MonitorState::Armed(line) => Some(line),
+                MonitorState::Armed(line) | MonitorState::Reserved(line) => Some(line),
                 MonitorState::Unarmed | MonitorState::Triggered => None,
             };
             Waiting::Mwait { line }

@@ -3,6 +3,8 @@
 use emu_arm64::ctx::Hint;
 use emu_arm64::ctx::Next;
 
+use emu_cpu::wait::MonitorState;
+
 use crate::world::*;
 
 #[test]
@@ -17,7 +19,7 @@ fn an_exclusive_store_needs_its_load() {
         assert_eq!(world.port.get(PAGE + 0x40, size), 5);
         assert_eq!(world.run(&store(6)), Ok(false), "used up");
         world.run(&load).unwrap();
-        world.put(PAGE + 0x40, 9);
+        world.port.monitor = MonitorState::Triggered;
         assert_eq!(world.run(&store(6)), Ok(false), "stored by another");
         world.run(&load).unwrap();
         let elsewhere = StoreExclusive { va: PAGE + 0x80, size, value: 1 };

@@ -1,9 +1,9 @@
 //! One node of the explored machine: a real core, a real LLC or a real home, moved by one input at
 //! a time, with its name under each symmetry.
 
-use std::hash::Hasher;
+use std::hash::{DefaultHasher, Hasher};
 
-use emu_cpu::config::{CoreConfig, IdleCost};
+use emu_cpu::config::{CoreConfig, IdleCost, MemoryOrder};
 use emu_cpu::node::{Core, CoreItem, Out};
 use emu_cpu::thread::{Pending, RunState};
 use emu_cpu::timing::{CLASSES, Class, CoreTiming};
@@ -19,7 +19,6 @@ use emu_mem::shadow::Data;
 use emu_observe::IpiId;
 use emu_sim::mutant::Mutation;
 use emu_sim::{Chance, CpuId, Freq, Key, LineAddr, NodeRef, Phase, SimTime};
-use rustc_hash::FxHasher;
 
 use super::script::{Op, Script, address};
 use super::{Case, Symmetry};
@@ -106,6 +105,8 @@ pub fn config(case: &Case, mutation: Mutation) -> CoreConfig {
         line_keep: if case.keeps { FAR } else { 0 },
         ipi_self: 1,
         own_store_triggers: false,
+        order: MemoryOrder::Total,
+        exclusive_failures: 0,
         fill_buffers: case.fill_buffers,
         cpus: 1,
         idle: vec![IdleCost {
@@ -254,7 +255,8 @@ impl Node {
 
     /// The node's state under other names of cores, LLCs and lines.
     pub fn name(&self, lines: &[u8], sym: &Symmetry, llc: usize, world: &World) -> u64 {
-        let mut h = FxHasher::default();
+        // `FxHasher` gives nodes of unlike states one name.
+        let mut h = DefaultHasher::new();
         let per = world.paths.cores_of_llc[0].len();
         let rename_llc = |l: emu_sim::LlcId| emu_sim::LlcId(sym.llcs[l.index()].into());
         // Lines in the order of their new names.
@@ -265,7 +267,7 @@ impl Node {
             NodeRef::Llc(l) => sym.llcs[l.index()],
             _ => u8::MAX,
         };
-        let queue = |waiting: &Waiting, line: u8, h: &mut FxHasher| {
+        let queue = |waiting: &Waiting, line: u8, h: &mut DefaultHasher| {
             for (n, is_read) in &waiting[usize::from(line)] {
                 h.write_u16(u16::from(who(n)) << 1 | u16::from(*is_read));
             }
