@@ -5,7 +5,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use emu_lab::{alu_loop, kernel};
+use emu_lab::{alu_loop, alu_loop_arm64, kernel};
 use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_sim::{CpuId, SimTime};
 use topology::Isa;
@@ -47,6 +47,13 @@ fn sum(machine: &Machine, count: impl Fn(&emu_machine::CpuCounters) -> u64) -> u
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn n1_integer_loop(bencher: Bencher) {
     let start = machine("duo", &alu_loop(1_000_000), "", false);
+    let items = sum(&to_exit(start.clone()), |c| c.instructions);
+    bencher.counter(ItemsCount::new(items)).with_inputs(|| start.clone()).bench_values(to_exit);
+}
+
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn n1_integer_loop_arm64(bencher: Bencher) {
+    let start = machine("duo-arm", &alu_loop_arm64(1_000_000), "", false);
     let items = sum(&to_exit(start.clone()), |c| c.instructions);
     bencher.counter(ItemsCount::new(items)).with_inputs(|| start.clone()).bench_values(to_exit);
 }

@@ -12,6 +12,7 @@ pub const fn kernel(isa: Isa) -> &'static [u8] {
 }
 
 const LOAD_ADDRESS: u64 = 0x10_0000;
+const LOAD_ADDRESS_ARM64: u64 = 0x8008_0000;
 const HEADERS_BYTES: u64 = 64 + 56;
 
 /// Returns a freestanding ELF64 for x86-64 that executes `turns` turns of an integer loop on one
@@ -52,17 +53,47 @@ pub fn alu_loop(turns: u32) -> Vec<u8> {
     code.extend([0x31, 0xd2]); // xor edx, edx
     code.extend([0x48, 0x89, 0x10]); // mov [rax], rdx
     code.extend([0xf4, 0xeb, 0xfd]); // hlt; jmp back
-    elf(&code)
+    elf(62, LOAD_ADDRESS, &code)
+}
+
+/// The same for arm64: twelve instructions a turn that do the same.
+#[must_use]
+pub fn alu_loop_arm64(turns: u32) -> Vec<u8> {
+    #[rustfmt::skip]
+    let words = [
+        0xd102_03e3,                              // sub x3, sp, #0x80
+        0xd280_00e6,                              // mov x6, #7
+        0x5280_0005 | (turns & 0xffff) << 5,      // mov w5, turns
+        0x72a0_0005 | turns >> 16 << 5,
+        0x8b06_0000,                              // add x0, x0, x6
+        0xca00_0042,                              // eor x2, x2, x0
+        0xf900_0060,                              // str x0, [x3]
+        0xf940_0068,                              // ldr x8, [x3]
+        0x8b08_0129,                              // add x9, x9, x8
+        0x93c9_fd29,                              // ror x9, x9, #63
+        0x9b06_7d4a,                              // mul x10, x10, x6
+        0x8b02_014a,                              // add x10, x10, x2
+        0xea0a_015f,                              // tst x10, x10
+        0x9a8b_104b,                              // csel x11, x2, x11, ne
+        0x7100_04a5,                              // subs w5, w5, #1
+        0x54ff_fea1,                              // b.ne -44
+        0xd2a1_2009,                              // mov x9, #0x9000000
+        0xf900_0d3f,                              // str xzr, [x9, #0x18]
+        0xd503_207f,                              // wfi
+        0x17ff_ffff,                              // b -4
+    ];
+    let code: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
+    elf(183, LOAD_ADDRESS_ARM64, &code)
 }
 
 /// Wraps code into an executable with one segment that begins with the headers.
-fn elf(code: &[u8]) -> Vec<u8> {
-    let entry = LOAD_ADDRESS + HEADERS_BYTES;
+fn elf(machine: u16, address: u64, code: &[u8]) -> Vec<u8> {
+    let entry = address + HEADERS_BYTES;
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1];
     file.resize(16, 0);
     let half = |file: &mut Vec<u8>, value: u16| file.extend(value.to_le_bytes());
     half(&mut file, 2); // ET_EXEC
-    half(&mut file, 62); // EM_X86_64
+    half(&mut file, machine);
     file.extend(1u32.to_le_bytes());
     for value in [entry, 64, 0] {
         file.extend(value.to_le_bytes());
@@ -74,7 +105,7 @@ fn elf(code: &[u8]) -> Vec<u8> {
     file.extend(1u32.to_le_bytes()); // PT_LOAD
     file.extend(7u32.to_le_bytes());
     let size = HEADERS_BYTES + code.len() as u64;
-    for value in [0, LOAD_ADDRESS, LOAD_ADDRESS, size, size, 4096] {
+    for value in [0, address, address, size, size, 4096] {
         file.extend(value.to_le_bytes());
     }
     file.extend(code);
@@ -103,15 +134,16 @@ mod tests {
 
     #[test]
     fn the_loop_runs_on_a_machine_and_passes() {
-        let topology = crate::machines::load("duo", &[]).expect("machine");
-        let image = alu_loop(1000);
-        let mut machine =
-            <Machine as Rig>::build(&topology, Options::default(), &Program::new(&image, ""))
-                .expect("machine");
-        let until = Until { time: SimTime::from_us(1000), regions: false };
-        assert_eq!(machine.run(&until, &mut ()), Stop::Exit { code: 0 });
-        let counters = machine.counters(CpuId(0));
-        // The stop takes a while to arrive; the loop after the exit may begin.
-        assert!((12_008..12_100).contains(&counters.instructions), "{counters:?}");
+        for (name, image) in [("duo", alu_loop(1000)), ("duo-arm", alu_loop_arm64(1000))] {
+            let topology = crate::machines::load(name, &[]).expect("machine");
+            let mut machine =
+                <Machine as Rig>::build(&topology, Options::default(), &Program::new(&image, ""))
+                    .expect(name);
+            let until = Until { time: SimTime::from_us(1000), regions: false };
+            assert_eq!(machine.run(&until, &mut ()), Stop::Exit { code: 0 });
+            let counters = machine.counters(CpuId(0));
+            // The stop takes a while to arrive; the loop after the exit may begin.
+            assert!((12_006..12_100).contains(&counters.instructions), "{name}: {counters:?}");
+        }
     }
 }

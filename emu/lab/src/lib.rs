@@ -34,7 +34,7 @@ mod schema_test;
 
 pub use counters::{Counters, Series, read_samples};
 pub use ending::{Ending, LabError};
-pub use image::{alu_loop, kernel};
+pub use image::{alu_loop, alu_loop_arm64, kernel};
 pub use laws::{Breach, check_guest, check_machine};
 pub use machines::{cpu_count, load as load_machine};
 pub use plug::implemented_features;
