@@ -2,14 +2,14 @@
 //! (`engine.md` sections 3, 5 and 6).
 
 use emu_mem::cache::{Level, Port as CachePort};
-use emu_mem::msg::LineMsg;
+use emu_mem::msg::{LineMsg, Perm};
 use emu_mem::phys::Phys;
 use emu_observe::Event;
 use emu_sim::{Key, LineAddr, NodeRef, PAGE_SIZE_LOG2, Phase, PhysAddr, SimTime};
 
-use crate::config::MemoryOrder;
-use crate::node::{CoreItem, Hold, Hw, Out, Request};
-use crate::port::{DeviceAccess, Fence, Note, Order, Port, Target, TimeOrder, Wait};
+use crate::config::{AtomicPlace, MemoryOrder};
+use crate::node::{CoreItem, Far, Hold, Hw, Out, Request};
+use crate::port::{DeviceAccess, Fence, Note, Order, Port, Target, TimeOrder, Update, Wait};
 use crate::store_buffer::{Forward, Store};
 use crate::thread::{Pending, PendingIpi, RunState};
 use crate::timing::{Class, OpTiming};
@@ -123,6 +123,15 @@ impl Hw {
             self.threads[j].stores.not_before(until);
             return;
         }
+        let place = self.config.atomics.store(store.is_release);
+        if let Some(update) = store.update
+            && self.goes_far(place, line)
+        {
+            self.threads[j].stores.send(at);
+            let Store { pa, size, n, .. } = store;
+            self.send_far(j, t, pa, size, update, Some(n));
+            return;
+        }
         let hit = self.caches.access(CachePort::Data, line, t, j);
         if !hit.is_some_and(|h| h.perm.can_write()) {
             self.threads[j].stores.wait(at);
@@ -134,7 +143,15 @@ impl Hw {
         }
         self.caches.set_modified(line);
         self.check_shadow(j, line, t, phys, "store");
-        write(phys, store.pa, store.size, store.value);
+        let value = match store.update {
+            None => Some(store.value),
+            Some(update) => {
+                update.apply(phys.load(store.pa, store.size), store.size).map(u128::from)
+            }
+        };
+        if let Some(value) = value {
+            write(phys, store.pa, store.size, value);
+        }
         self.shadow.wrote(line, phys);
         self.threads[j].stores.remove(at, t);
         if self.threads.len() > 1 {
@@ -146,6 +163,38 @@ impl Hw {
             }
         }
         self.wrote(j, line, t);
+        self.drained(j, t);
+    }
+
+    /// Whether an atomic is performed at the home.
+    fn goes_far(&self, place: AtomicPlace, line: LineAddr) -> bool {
+        match place {
+            AtomicPlace::Near => false,
+            AtomicPlace::Far => true,
+            AtomicPlace::Held => !self.caches.perm(line).is_some_and(Perm::can_write),
+        }
+    }
+
+    /// Sends an atomic to the home.
+    fn send_far(
+        &mut self,
+        j: usize,
+        t: u64,
+        pa: PhysAddr,
+        size: u8,
+        update: Update,
+        store: Option<u64>,
+    ) {
+        let (cpu, sent, seq) = (self.threads[j].cpu, self.config.freq.edge(t), self.next_seq());
+        self.out.push(Out::Far { far: Far { cpu, pa, size, update, store }, sent, seq });
+        self.sends(t);
+    }
+
+    /// The home has performed store `n` of cpu `j`.
+    pub(crate) fn far_stored(&mut self, j: usize, n: u64, t: u64) {
+        let at = self.threads[j].stores.place(n);
+        let Some(at) = at else { unreachable!("model bug: store {n} is not under way") };
+        self.threads[j].stores.remove(at, t);
         self.drained(j, t);
     }
 
@@ -324,6 +373,17 @@ impl CorePort<'_> {
     }
 
     fn store_any(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<(), Wait> {
+        self.buffer(pa, size, value, None)
+    }
+
+    /// Buffers a store, or an atomic that nobody wants the result of.
+    fn buffer(
+        &mut self,
+        pa: PhysAddr,
+        size: u8,
+        value: u128,
+        update: Option<Update>,
+    ) -> Result<(), Wait> {
         if self.replay().is_some() {
             return Ok(());
         }
@@ -333,8 +393,11 @@ impl CorePort<'_> {
         }
         let t = th.current.i.max(th.now);
         let line = pa.line();
-        let owned = self.hw.caches.perm(line).is_some_and(emu_mem::msg::Perm::can_write);
-        if !owned && self.hw.requests.len() < self.hw.config.fill_buffers {
+        let owned = self.hw.caches.perm(line).is_some_and(Perm::can_write);
+        let is_release = self.hw.threads[self.j].current.order.releases();
+        let place = self.hw.config.atomics.store(is_release);
+        let is_far = update.is_some() && place != AtomicPlace::Near;
+        if !owned && !is_far && self.hw.requests.len() < self.hw.config.fill_buffers {
             self.hw.request(self.j, line, true, CachePort::Data, t);
         }
         let is_code = self.hw.is_code_page(pa.0 >> PAGE_SIZE_LOG2);
@@ -343,8 +406,7 @@ impl CorePort<'_> {
             th.code_changed = true;
             th.drain_before_next = true;
         }
-        let is_release = th.current.order.releases();
-        th.stores.push(pa, size, value, is_release);
+        th.stores.push(pa, size, value, update, is_release);
         th.spin.is_clean = false;
         th.log.push(0, 0, false);
         Ok(())
@@ -501,6 +563,45 @@ impl Port for CorePort<'_> {
         self.performed(t, old, done);
         self.hw.wrote(self.j, line, t);
         Ok(old)
+    }
+
+    fn update(
+        &mut self,
+        pa: PhysAddr,
+        size: u8,
+        update: Update,
+        wants_result: bool,
+    ) -> Result<u64, Wait> {
+        let order = self.hw.threads[self.j].current.order;
+        if self.hw.config.order == MemoryOrder::Weak && !wants_result && !order.acquires() {
+            return self.buffer(pa, size, 0, Some(update)).map(|()| 0);
+        }
+        let mut change = |old: u128| update.apply(old as u64, size).map(u128::from);
+        let place = self.hw.config.atomics.load(order);
+        let is_near = place == AtomicPlace::Near;
+        if self.hw.config.order == MemoryOrder::Total || is_near {
+            return self.rmw(pa, size, &mut change).map(|old| old as u64);
+        }
+        if self.hw.threads[self.j].log.has_next() {
+            self.hw.threads[self.j].current.acquires |= order.acquires();
+            return self.replay().map_or(Err(Wait), |old| Ok(old as u64));
+        }
+        if let Some(old) = self.hw.threads[self.j].device_value.take() {
+            let cur = &mut self.hw.threads[self.j].current;
+            cur.acquires |= order.acquires();
+            let t = self.hw.threads[self.j].now;
+            self.performed(t, u128::from(old), t);
+            return Ok(old);
+        }
+        let line = pa.line();
+        if !self.hw.goes_far(place, line) {
+            return self.rmw(pa, size, &mut change).map(|old| old as u64);
+        }
+        self.hw.threads[self.j].spin.is_clean = false;
+        let t = self.perform_write(line)?;
+        self.hw.threads[self.j].now = t;
+        self.hw.send_far(self.j, t, pa, size, update, None);
+        self.wait(Pending::Device)
     }
 
     fn fetch(&mut self, pa: PhysAddr) -> Result<(), Wait> {
@@ -792,9 +893,8 @@ impl Hw {
     fn exclusive_fails(&mut self, j: usize) -> bool {
         let th = &mut self.threads[j];
         th.exclusives += 1;
-        let failures = u64::from(self.config.exclusive_failures);
-        failures != 0
-            && self.chance.below(1_000_000, th.cpu.0, DRAW_EXCLUSIVE, th.exclusives) < failures
+        let one_in = u64::from(self.config.exclusive_failure);
+        one_in != 0 && self.chance.below(one_in, th.cpu.0, DRAW_EXCLUSIVE, th.exclusives) == 0
     }
 
     fn interrupt_taken(&mut self, j: usize, cycle: u64, now: u64, vector: u8) {

@@ -4,6 +4,7 @@ use emu_mem::cache::Geometry;
 use emu_sim::mutant::Mutation;
 use emu_sim::{Freq, SimTime};
 
+use crate::port::Order;
 use crate::timing::CoreTiming;
 
 /// An idle state as the core pays for it (the *true* values).
@@ -35,6 +36,49 @@ pub enum MemoryOrder {
     Weak,
 }
 
+/// Where an atomic is performed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtomicPlace {
+    /// In the core, which takes the line for writing.
+    #[default]
+    Near,
+    /// At the line's home, where every copy ends.
+    Far,
+    /// In the core if it may write the line already, else at the home.
+    Held,
+}
+
+/// Where atomics are performed, by form; the last that fits decides. Under the weak order only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Atomics {
+    /// Those that return a value.
+    pub load: AtomicPlace,
+    /// Those that return none.
+    pub store: AtomicPlace,
+    /// Those with release order only.
+    pub release: AtomicPlace,
+    /// Those with acquire order.
+    pub acquire: AtomicPlace,
+}
+
+impl Atomics {
+    /// Where an atomic of this order that returns a value is performed.
+    #[must_use]
+    pub const fn load(self, order: Order) -> AtomicPlace {
+        match (order.acquires(), order.releases()) {
+            (true, _) => self.acquire,
+            (false, true) => self.release,
+            (false, false) => self.load,
+        }
+    }
+
+    /// Where an atomic that returns none is performed.
+    #[must_use]
+    pub const fn store(self, is_release: bool) -> AtomicPlace {
+        if is_release { self.release } else { self.store }
+    }
+}
+
 /// One core's constants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreConfig {
@@ -62,8 +106,10 @@ pub struct CoreConfig {
     pub own_store_triggers: bool,
     /// Memory order.
     pub order: MemoryOrder,
-    /// Store exclusives that fail although the reservation stands, per million (seeded).
-    pub exclusive_failures: u32,
+    /// Where atomics are performed.
+    pub atomics: Atomics,
+    /// One in so many store exclusives fails although the reservation stands (seeded); 0 is none.
+    pub exclusive_failure: u32,
     /// Requests a core may have under way.
     pub fill_buffers: usize,
     /// Cpus of the machine.

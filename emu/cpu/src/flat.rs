@@ -534,7 +534,8 @@ impl Port for FlakyPort {
 
     fn store_exclusive(&mut self, pa: PhysAddr, size: u8, value: u128) -> Result<bool, Wait> {
         serve!(self, format!("store exclusive {pa}"),
-            LogEntry::StoreExclusive(at, n, v, stored) if (at, n, v) == (pa, size, value) => stored, {
+            LogEntry::StoreExclusive(at, n, was, stored)
+                if (at, n, was) == (pa, size, value) => stored, {
             let stored = self.inner.store_exclusive(pa, size, value)?;
             self.record(LogEntry::StoreExclusive(pa, size, value, stored));
             Ok(stored)

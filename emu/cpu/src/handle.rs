@@ -36,6 +36,7 @@ impl<I: Isa> Core<I> {
                 th.device_value = Some(value);
                 self.resume_inside(smt, t, unit, phys);
             }
+            CoreItem::FarStored { smt, n } => self.hw.far_stored(smt, n, t),
             CoreItem::Answered { smt } => {
                 let th = &mut self.hw.threads[smt];
                 th.answers_due -= 1;

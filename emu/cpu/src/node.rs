@@ -18,7 +18,7 @@ use emu_sim::{
 use crate::config::CoreConfig;
 use crate::isa::{Flow, Isa};
 use crate::points::Watch;
-use crate::port::{DeviceAccess, Target};
+use crate::port::{DeviceAccess, Target, Update};
 use crate::spin::Snapshot;
 use crate::thread::{Pending, RunState, Thread};
 use crate::timing::Class;
@@ -51,6 +51,13 @@ pub enum CoreItem {
         smt: usize,
         /// Value read, or 0.
         value: u64,
+    },
+    /// The home has performed an atomic without result of the cpu with this SMT index.
+    FarStored {
+        /// SMT index.
+        smt: usize,
+        /// Which of its stores.
+        n: u64,
     },
     /// Another cpu has carried out an invalidation of the cpu with this SMT index.
     Answered {
@@ -100,6 +107,15 @@ pub enum Out {
         /// Arrival and order.
         key: Key,
     },
+    /// An atomic to the line's home; the answer is `DeviceDone`, or `FarStored`.
+    Far {
+        /// What.
+        far: Far,
+        /// When it left.
+        sent: SimTime,
+        /// Order among the messages of the core.
+        seq: u64,
+    },
     /// Answer to an invalidation.
     Answered {
         /// The answer's message; `from` has carried it out.
@@ -136,6 +152,21 @@ pub enum Out {
         /// Arrival at the machine, and order.
         key: Key,
     },
+}
+
+/// An atomic that is performed at the line's home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Far {
+    /// Whose.
+    pub cpu: CpuId,
+    /// First byte.
+    pub pa: PhysAddr,
+    /// Bytes: 1 to 8, in one line.
+    pub size: u8,
+    /// What it does.
+    pub update: Update,
+    /// Which store of the cpu it is, when nobody wants the result.
+    pub store: Option<u64>,
 }
 
 /// A request under way.

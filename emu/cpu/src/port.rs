@@ -83,6 +83,60 @@ impl Order {
     }
 }
 
+/// What an atomic does to 1 to 8 bytes, as data, so that it can be done elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Adds.
+    Add(u64),
+    /// Clears these bits.
+    Clear(u64),
+    /// Inverts these bits.
+    Xor(u64),
+    /// Sets these bits.
+    Set(u64),
+    /// Takes the greater one, signed.
+    SMax(u64),
+    /// Takes the lesser one, signed.
+    SMin(u64),
+    /// Takes the greater one, unsigned.
+    UMax(u64),
+    /// Takes the lesser one, unsigned.
+    UMin(u64),
+    /// Replaces.
+    Swap(u64),
+    /// Replaces what is equal.
+    CompareSwap {
+        /// To what.
+        expected: u64,
+        /// By what.
+        new: u64,
+    },
+}
+
+impl Update {
+    /// The new value of `size` bytes, if they are written.
+    #[must_use]
+    pub fn apply(self, old: u64, size: u8) -> Option<u64> {
+        let shift = 64 - 8 * u32::from(size);
+        let low = |value: u64| value << shift >> shift;
+        let signed = |value: u64| (value << shift) as i64 >> shift;
+        let new = match self {
+            Update::Add(n) => old.wrapping_add(n),
+            Update::Clear(bits) => old & !bits,
+            Update::Xor(bits) => old ^ bits,
+            Update::Set(bits) => old | bits,
+            Update::SMax(n) => signed(old).max(signed(n)) as u64,
+            Update::SMin(n) => signed(old).min(signed(n)) as u64,
+            Update::UMax(n) => low(old).max(low(n)),
+            Update::UMin(n) => low(old).min(low(n)),
+            Update::Swap(n) => n,
+            Update::CompareSwap { expected, new } if low(expected) == low(old) => new,
+            Update::CompareSwap { .. } => return None,
+        };
+        Some(low(new))
+    }
+}
+
 /// Whom a signal addresses, in the words of the interrupt architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -184,15 +238,29 @@ pub trait Port {
 
     /// Reads, and if `change` returns a value writes, `size` bytes (1 to 8, or 16) of one line with
     /// nothing in between. The store buffer is empty first, or under the weak order has no store to
-    /// the line. Returns the old value. The line is taken for writing even if nothing is written, as
-    /// x86 does. A re-run of the instruction calls
-    /// `change` again with the old value, for what it keeps beside; memory changes once.
+    /// the line. Returns the old value. The line is taken for writing even if nothing is written,
+    /// as x86 does. A re-run of the instruction calls `change` again with the old value, for what
+    /// it keeps beside; memory changes once.
     fn rmw(
         &mut self,
         pa: PhysAddr,
         size: u8,
         change: &mut dyn FnMut(u128) -> Option<u128>,
     ) -> Result<u128, Wait>;
+
+    /// As [`Port::rmw`], where the core may do it at the line's home (far), and if nobody wants the
+    /// result, later: it is then a store that takes its value when it drains.
+    fn update(
+        &mut self,
+        pa: PhysAddr,
+        size: u8,
+        update: Update,
+        wants_result: bool,
+    ) -> Result<u64, Wait> {
+        let _ = wants_result;
+        let mut change = |old: u128| update.apply(old as u64, size).map(u128::from);
+        Ok(self.rmw(pa, size, &mut change)? as u64)
+    }
 
     /// Makes the line of code at `pa` present for fetch; the bytes are then read by
     /// [`Port::code_bytes`].

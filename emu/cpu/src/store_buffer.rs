@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use emu_sim::{LineAddr, PhysAddr};
 
 use crate::config::MemoryOrder;
+use crate::port::Update;
 
 /// One buffered store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,14 +22,18 @@ pub(crate) struct Store {
     pub(crate) size: u8,
     /// Value, in the low bytes.
     pub(crate) value: u128,
+    /// An atomic without result: the value is made from what is there when it drains.
+    pub(crate) update: Option<Update>,
     /// Cycle from which it may drain; `u64::MAX` until its instruction has retired.
     pub(crate) ready: u64,
     /// Count of the store on its cpu.
     pub(crate) n: u64,
     /// It drains after every older store.
     pub(crate) is_release: bool,
-    /// It waits for the grant of its line, or for room to ask for it.
+    /// It waits for the grant of its line, or for room to ask for it; or is under way to the home.
     pub(crate) is_waiting: bool,
+    /// It is under way to the home.
+    pub(crate) is_far: bool,
     /// Store barriers of the cpu before it.
     epoch: u64,
 }
@@ -48,7 +53,7 @@ pub(crate) enum Forward {
     None,
     /// The youngest overlapping store covers the load: its value.
     Value(u128),
-    /// It covers only a part: the load waits until store `n` has drained.
+    /// It covers only a part, or is an atomic: the load waits until store `n` has drained.
     Partial(u64),
 }
 
@@ -130,19 +135,26 @@ impl StoreBuffer {
         self.entries.iter().any(|s| s.n == n)
     }
 
-    /// Appends a store.
-    pub(crate) fn push(&mut self, pa: PhysAddr, size: u8, value: u128, is_release: bool) {
-        let (n, epoch) = (self.count, self.epoch);
-        let ready = u64::MAX;
+    /// Appends a store, or an atomic without result.
+    pub(crate) fn push(
+        &mut self,
+        pa: PhysAddr,
+        size: u8,
+        value: u128,
+        update: Option<Update>,
+        is_release: bool,
+    ) {
         self.entries.push_back(Store {
             pa,
             size,
             value,
-            ready,
-            n,
+            update,
+            ready: u64::MAX,
+            n: self.count,
             is_release,
             is_waiting: false,
-            epoch,
+            is_far: false,
+            epoch: self.epoch,
         });
         self.count += 1;
     }
@@ -221,6 +233,17 @@ impl StoreBuffer {
         self.find_next();
     }
 
+    /// The store at this place is under way to the home.
+    pub(crate) fn send(&mut self, at: usize) {
+        self.entries[at].is_far = true;
+        self.wait(at);
+    }
+
+    /// Place of store `n`.
+    pub(crate) fn place(&self, n: u64) -> Option<usize> {
+        self.entries.iter().position(|s| s.n == n)
+    }
+
     /// Nothing drains before `cycle`.
     pub(crate) fn not_before(&mut self, cycle: u64) {
         self.last_drain = self.last_drain.max(cycle.saturating_sub(1));
@@ -235,7 +258,8 @@ impl StoreBuffer {
     /// The oldest store to a line whose grant has come, if it drains at `now` because of it.
     pub(crate) fn granted(&self, line: LineAddr, now: u64) -> Option<usize> {
         let at = self.entries.iter().position(|s| s.line() == line)?;
-        let is_ready = self.entries[at].ready <= now && self.last_drain < now;
+        let s = &self.entries[at];
+        let is_ready = s.ready <= now && self.last_drain < now && !s.is_far;
         (is_ready && self.may_lead(at)).then_some(at)
     }
 
@@ -247,7 +271,8 @@ impl StoreBuffer {
         is_asked: impl Fn(LineAddr) -> bool,
         now: u64,
     ) {
-        let is_heard = |s: &Store| s.line() == line || s.is_waiting && !is_asked(s.line());
+        let is_heard =
+            |s: &Store| !s.is_far && (s.line() == line || s.is_waiting && !is_asked(s.line()));
         let places = match self.order {
             MemoryOrder::Total => self.entries.len().min(1),
             MemoryOrder::Weak => self.entries.len(),
@@ -294,7 +319,7 @@ impl StoreBuffer {
         let (from, to) = (pa.0, pa.0 + u64::from(size));
         for s in self.entries.iter().rev() {
             let (a, b) = (s.pa.0, s.pa.0 + u64::from(s.size));
-            if a <= from && to <= b {
+            if a <= from && to <= b && s.update.is_none() {
                 let value = s.value >> ((from - a) * 8);
                 let mask = if size == 16 { u128::MAX } else { (1 << (u32::from(size) * 8)) - 1 };
                 return Forward::Value(value & mask);
@@ -314,7 +339,7 @@ mod tests {
     fn buffer(order: MemoryOrder, stores: &[(u64, bool)]) -> StoreBuffer {
         let mut b = StoreBuffer::new(8, order);
         for &(pa, is_release) in stores {
-            b.push(PhysAddr(pa), 8, 1, is_release);
+            b.push(PhysAddr(pa), 8, 1, None, is_release);
         }
         b
     }
@@ -337,8 +362,8 @@ mod tests {
     #[test]
     fn a_load_takes_the_youngest_covering_store_and_waits_for_a_partial_one() {
         let mut b = buffer(MemoryOrder::Total, &[]);
-        b.push(PhysAddr(0x100), 8, 0x1111_2222_3333_4444, false);
-        b.push(PhysAddr(0x102), 1, 0xaa, false);
+        b.push(PhysAddr(0x100), 8, 0x1111_2222_3333_4444, None, false);
+        b.push(PhysAddr(0x102), 1, 0xaa, None, false);
         assert_eq!(b.forward(PhysAddr(0x104), 4), Forward::Value(0x1111_2222));
         assert_eq!(b.forward(PhysAddr(0x102), 1), Forward::Value(0xaa));
         assert_eq!(b.forward(PhysAddr(0x100), 8), Forward::Partial(1));
@@ -352,7 +377,7 @@ mod tests {
         assert_eq!(b.drain_time(), u64::MAX);
         b.retired(50);
         assert_eq!(b.drain_time(), 50);
-        b.push(PhysAddr(0x108), 8, 1, false);
+        b.push(PhysAddr(0x108), 8, 1, None, false);
         b.retired(50);
         b.remove(0, 60);
         assert_eq!(b.drain_time(), 61);
@@ -370,8 +395,8 @@ mod tests {
         assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[2, 3]), [0, 1, 4]);
         let mut parted = buffer(MemoryOrder::Weak, &stores[..2]);
         parted.mark();
-        parted.push(PhysAddr(0x500), 8, 1, false);
-        parted.push(PhysAddr(0x600), 8, 1, false);
+        parted.push(PhysAddr(0x500), 8, 1, None, false);
+        parted.push(PhysAddr(0x600), 8, 1, None, false);
         assert_eq!(drained(parted.clone(), &[0]), [1]);
         assert_eq!(drained(parted, &[2]), [0, 1, 3]);
     }

@@ -3,7 +3,7 @@
 pub(crate) mod arm64;
 pub(crate) mod x86;
 
-use emu_cpu::config::{CoreConfig, IdleCost, MemoryOrder};
+use emu_cpu::config::{AtomicPlace, Atomics, CoreConfig, IdleCost, MemoryOrder};
 use emu_cpu::timing::{CLASSES, Class, CoreTiming};
 use emu_mem::cache::Geometry;
 use emu_mem::paths::Paths;
@@ -134,13 +134,27 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
             topology::Isa::X86_64 => MemoryOrder::Total,
             topology::Isa::Aarch64 => MemoryOrder::Weak,
         },
-        exclusive_failures: 0,
+        atomics: Atomics {
+            load: atomic_place(m.arm.atomics.load),
+            store: atomic_place(m.arm.atomics.store),
+            release: atomic_place(m.arm.atomics.release),
+            acquire: atomic_place(m.arm.atomics.acquire),
+        },
+        exclusive_failure: m.arm.exclusive_failure,
         fill_buffers: t.miss_buffer.max(MISS_BUFFER_MIN) as usize,
         cpus: options.cpus.unwrap_or(m.cpus.len() as u32),
         idle: m.idle.iter().map(|s| idle_cost(s, place.l2.is_some())).collect(),
         window_ps,
         elide_spins: options.elide_spins,
         mutation: options.mutation,
+    }
+}
+
+fn atomic_place(place: topology::AtomicPlace) -> AtomicPlace {
+    match place {
+        topology::AtomicPlace::Near => AtomicPlace::Near,
+        topology::AtomicPlace::Far => AtomicPlace::Far,
+        topology::AtomicPlace::Held => AtomicPlace::Held,
     }
 }
 

@@ -9,6 +9,7 @@ use emu_mem::shadow::Data;
 use emu_sim::mutant::Mutant;
 use emu_sim::{Key, NodeRef, Phase, PhysAddr, SimTime};
 
+use crate::far::is_far;
 use crate::platform::Platform;
 use crate::run::UncoreItem;
 use crate::system::System;
@@ -84,6 +85,9 @@ impl<P: Platform> System<P> {
     /// The home makes the access now; the answer is under way.
     pub(crate) fn touch_for_device(&mut self, e: &Envelope, behind: &mut [Envelope]) {
         let NodeRef::Device(index) = e.to else { return };
+        if is_far(index) {
+            return self.touch_for_cpu(index, e, behind);
+        }
         let Dma { address, size, op } = self.dma.accesses[index as usize];
         let phys = &self.phys;
         let value = phys.load(address, size);

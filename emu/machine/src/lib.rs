@@ -57,6 +57,7 @@ pub mod cpuid;
 pub mod dev;
 mod dma;
 mod earliest;
+mod far;
 pub mod fdt;
 pub mod handover;
 mod laws;

@@ -156,6 +156,7 @@ impl<P: Platform> System<P> {
             Out::Device { cpu, access, is_posted, key } => {
                 self.push_uncore(key, UncoreItem::Device { cpu, access, is_posted });
             }
+            Out::Far { far, sent, seq } => self.send_far(c, far, sent, seq),
             Out::Answered { id, to, sent } => self.send_answer(c, id, to, sent),
             Out::RunState { asker, run, key } => {
                 self.push_uncore(key, UncoreItem::RunState { asker, run });
@@ -174,7 +175,7 @@ impl<P: Platform> System<P> {
         }
     }
 
-    fn push_uncore(&mut self, key: Key, item: UncoreItem) {
+    pub(crate) fn push_uncore(&mut self, key: Key, item: UncoreItem) {
         let key = self.sequenced(key);
         self.uncore.push(key, item);
     }
@@ -272,7 +273,7 @@ impl<P: Platform> System<P> {
         self.deliver(core, key, CoreItem::Answered { smt });
     }
 
-    fn deliver(&mut self, core: usize, key: Key, item: CoreItem) {
+    pub(crate) fn deliver(&mut self, core: usize, key: Key, item: CoreItem) {
         let key = self.sequenced(key);
         let node = &mut self.cores[core];
         node.deliver(key, item);

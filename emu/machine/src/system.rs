@@ -1,10 +1,11 @@
 //! A machine of one instruction set: its nodes, its image, and what can be read from it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use emu_cpu::counters::CpuCounters;
 use emu_cpu::isa::Isa;
-use emu_cpu::node::Core;
+use emu_cpu::node::{Core, Far};
 use emu_cpu::thread::RunState;
 use emu_mem::home::Home;
 use emu_mem::llc::Llc;
@@ -46,6 +47,8 @@ pub(crate) struct System<P: Platform> {
     pub(crate) handled: Key,
     pub(crate) bus: Bus<P>,
     pub(crate) dma: DmaEngine,
+    /// Atomics on their way to a home, by the device that stands for them.
+    pub(crate) far: BTreeMap<u32, Far>,
     pub(crate) rules: Rules,
     pub(crate) chance: Chance,
     pub(crate) now: SimTime,
@@ -120,6 +123,7 @@ impl<P: Platform> System<P> {
             handled: Key::FIRST,
             bus: Bus::new(topology, cpus as usize, options.seed),
             dma: DmaEngine::default(),
+            far: BTreeMap::new(),
             rules: Rules::default(),
             chance,
             now: SimTime::ZERO,

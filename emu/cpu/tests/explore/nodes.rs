@@ -3,7 +3,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use emu_cpu::config::{CoreConfig, IdleCost, MemoryOrder};
+use emu_cpu::config::{Atomics, CoreConfig, IdleCost, MemoryOrder};
 use emu_cpu::node::{Core, CoreItem, Out};
 use emu_cpu::thread::{Pending, RunState};
 use emu_cpu::timing::{CLASSES, Class, CoreTiming};
@@ -106,7 +106,8 @@ pub fn config(case: &Case, mutation: Mutation) -> CoreConfig {
         ipi_self: 1,
         own_store_triggers: false,
         order: MemoryOrder::Total,
-        exclusive_failures: 0,
+        atomics: Atomics::default(),
+        exclusive_failure: 0,
         fill_buffers: case.fill_buffers,
         cpus: 1,
         idle: vec![IdleCost {

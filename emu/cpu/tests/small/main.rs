@@ -7,5 +7,6 @@
 
 mod answers;
 mod exclusive;
+mod far;
 mod order;
 mod world;

@@ -3,18 +3,19 @@
 
 use std::sync::Arc;
 
-use emu_cpu::config::{CoreConfig, MemoryOrder};
+use emu_cpu::config::{Atomics, CoreConfig, MemoryOrder};
 use emu_cpu::isa::{Flow, Isa, Received};
-use emu_cpu::node::{Core, CoreItem, Out};
-use emu_cpu::port::{Fence, Order, Port, Target, Wait};
+use emu_cpu::node::{Core, CoreItem, Far, Out};
+use emu_cpu::port::{self, Fence, Order, Port, Target, Wait};
 use emu_cpu::timing::{CLASSES, Class, CoreTiming, OpTiming};
 use emu_cpu::wait::{Signal, WaitReason, WaitRequest, WakeCause};
 use emu_mem::cache::Geometry;
 use emu_mem::home::Home;
 use emu_mem::llc::Llc;
-use emu_mem::msg::Envelope;
+use emu_mem::msg::{Envelope, LineMsg};
 use emu_mem::paths::Paths;
 use emu_mem::phys::Phys;
+use emu_mem::shadow::Data;
 use emu_sim::mutant::Mutation;
 use emu_sim::{
     Agenda, Chance, CoreId, CpuId, Freq, HomeId, Key, LlcId, NodeRef, Phase, PhysAddr, SimTime,
@@ -31,6 +32,10 @@ pub enum Op {
     Store(u64, u64, Order),
     /// Adds a number to memory; the register has what was there before.
     Add(usize, u64, u64, Order),
+    /// The same, near or far.
+    Update(usize, u64, u64, Order),
+    /// The same without result.
+    Post(u64, u64, Order),
     LoadEx(usize, u64),
     /// Stores a register plus a number; the other register is 1 if it did.
     StoreEx(usize, u64, usize, u64),
@@ -90,6 +95,16 @@ impl Isa for Program {
                 port.order(order);
                 let add = &mut |old: u128| Some(u128::from((old as u64).wrapping_add(n)));
                 self.regs[r] = port.rmw(PhysAddr(pa), 8, add)? as u64;
+                self.at + 1
+            }
+            Op::Update(r, pa, n, order) => {
+                port.order(order);
+                self.regs[r] = port.update(PhysAddr(pa), 8, port::Update::Add(n), true)?;
+                self.at + 1
+            }
+            Post(pa, n, order) => {
+                port.order(order);
+                port.update(PhysAddr(pa), 8, port::Update::Add(n), false)?;
                 self.at + 1
             }
             LoadEx(r, pa) => {
@@ -175,11 +190,13 @@ pub struct World {
     paths: Paths,
     uncore: Agenda<Envelope>,
     now: SimTime,
+    /// Atomics on their way to the home, by the device that stands for them.
+    far: Vec<Far>,
 }
 
 const CHANCE: Chance = Chance::new(1);
 
-fn config(order: MemoryOrder, cores: usize, exclusive_failures: u32) -> CoreConfig {
+fn config(order: MemoryOrder, cores: usize) -> CoreConfig {
     let mut latency = [1; CLASSES];
     latency[Class::Rmw as usize] = 4;
     CoreConfig {
@@ -204,7 +221,8 @@ fn config(order: MemoryOrder, cores: usize, exclusive_failures: u32) -> CoreConf
         ipi_self: 5,
         own_store_triggers: false,
         order,
-        exclusive_failures,
+        atomics: Atomics::default(),
+        exclusive_failure: 0,
         fill_buffers: 4,
         cpus: cores as u32,
         idle: Vec::new(),
@@ -216,12 +234,19 @@ fn config(order: MemoryOrder, cores: usize, exclusive_failures: u32) -> CoreConf
 
 impl World {
     pub fn new(order: MemoryOrder, programs: &[&[Op]]) -> World {
-        World::with(order, programs, 0)
+        World::with(order, programs, |_| {})
     }
 
-    pub fn with(order: MemoryOrder, programs: &[&[Op]], exclusive_failures: u32) -> World {
+    /// With constants of the cores changed.
+    pub fn with(
+        order: MemoryOrder,
+        programs: &[&[Op]],
+        change: impl FnOnce(&mut CoreConfig),
+    ) -> World {
         let n = programs.len();
-        let config = Arc::new(config(order, n, exclusive_failures));
+        let mut config = config(order, n);
+        change(&mut config);
+        let config = Arc::new(config);
         let paths = Paths {
             llc_of_core: vec![LlcId(0); n],
             cores_of_llc: vec![(0..n as u32).map(CoreId).collect()],
@@ -255,6 +280,7 @@ impl World {
             paths,
             uncore: Agenda::default(),
             now: SimTime::ZERO,
+            far: Vec::new(),
         }
     }
 
@@ -295,6 +321,15 @@ impl World {
                     self.cores[to].deliver(key(sent, Phase::Signal, id.n), item);
                 }
             }
+            Out::Far { far, sent, seq } => {
+                let from = NodeRef::Device(self.far.len() as u32);
+                self.far.push(far);
+                let (time, phase) = (sent.ps() + 2 * LEG_PS, Phase::Request);
+                let key = Key { time, phase, tie: 0, source, seq };
+                let (to, msg) = (NodeRef::Home(HomeId(0)), LineMsg::Access { write: true });
+                let (line, data) = (far.pa.line(), Data::default());
+                self.uncore.push(key, Envelope { key, to, from, line, msg, data });
+            }
             Out::Answered { id, to, sent } => {
                 let item = CoreItem::Answered { smt: 0 };
                 self.cores[to.index()].deliver(key(sent, Phase::Answer, id.n), item);
@@ -314,6 +349,17 @@ impl World {
             if let NodeRef::Core(c) = e.to {
                 let item = CoreItem::Line { line: e.line, msg: e.msg, data: e.data };
                 self.cores[c.index()].deliver(e.key, item);
+            } else if let NodeRef::Device(index) = e.to {
+                let Far { cpu, pa, size, update, store } = self.far[index as usize];
+                let old = self.phys.load(pa, size);
+                if let Some(new) = update.apply(old, size) {
+                    self.phys.store(pa, size, new);
+                }
+                let item = match store {
+                    Some(n) => CoreItem::FarStored { smt: 0, n },
+                    None => CoreItem::DeviceDone { smt: 0, value: old },
+                };
+                self.cores[cpu.index()].deliver(Key { phase: Phase::Grant, ..e.key }, item);
             } else {
                 self.uncore.push(e.key, e);
             }
