@@ -15,8 +15,8 @@ use emu_cpu::timing::{Class, OpTiming};
 use emu_cpu::wait::{Signal, WaitReason, WaitRequest, WakeCause};
 use emu_sim::{Freq, PhysAddr, SimTime};
 
+use crate::code::{CodeCache, Entry, Recent};
 use crate::ctx::{Ctx, Exception, Exec, Next, Trap};
-use crate::decode::decode;
 use crate::defs::{Ec, Features, SysReg, spsr};
 use crate::except::Kind;
 use crate::exec::execute;
@@ -98,11 +98,29 @@ enum Begun {
     /// Nothing: the next step starts anew.
     #[default]
     Nothing,
-    /// Executing an instruction: "begun instructions finish" (`engine.md` I1).
+    /// Entering the line of an instruction.
+    Entry,
+    /// Executing an instruction whose line is entered: "begun instructions finish" (I1).
     Body,
     /// Taking a synchronous exception.
     Exception(Exception),
 }
+
+/// Which requests the running instruction makes to enter its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntryRequests {
+    /// None: it follows in the line of the one before.
+    None,
+    /// The fetch of this physical address, known from before.
+    Fetch(u64),
+    /// The translation of its address, and the fetch.
+    Translate,
+}
+
+/// Address that is never that of an instruction.
+const NOWHERE: u64 = 1;
+/// Bits of an address in its line.
+const LINE_MASK: u64 = 63;
 
 /// One cpu.
 #[derive(Clone, Debug)]
@@ -133,6 +151,12 @@ pub struct ArmCpu {
     pub(crate) resume: Option<(u64, u64)>,
     /// The cpu is off until CPU_ON.
     is_off: bool,
+    recent: Recent,
+    /// Address of the instruction that needs no entry of its line, and what the TLB's flushes were.
+    following: u64,
+    flushes: u64,
+    /// How the running instruction entered its line.
+    entry: EntryRequests,
     /// Whether there may be something to do besides the next instruction.
     attention: bool,
     begun: Begun,
@@ -161,6 +185,10 @@ impl ArmCpu {
             invalidations: Vec::new(),
             resume: None,
             is_off: !identity.is_boot,
+            recent: Recent::default(),
+            following: NOWHERE,
+            flushes: 0,
+            entry: EntryRequests::None,
             attention: false,
             begun: Begun::Nothing,
             config,
@@ -290,7 +318,7 @@ impl ArmCpu {
     /// Another cpu's TLBI. The TLB does not change while an instruction runs, which must find the
     /// same pages when it runs again.
     fn invalidate(&mut self, what: Invalidate) {
-        if self.begun != Begun::Body {
+        if !self.is_begun() {
             self.tlb.invalidate(what);
         } else if self.invalidations.len() < INVALIDATIONS_MAX {
             self.invalidations.push(what);
@@ -308,25 +336,79 @@ impl ArmCpu {
         }
     }
 
+    /// Whether an instruction has begun.
+    fn is_begun(&self) -> bool {
+        matches!(self.begun, Begun::Entry | Begun::Body)
+    }
+
     fn note_exception(&mut self, exception: Exception) {
         self.begun = Begun::Exception(exception);
         self.attention = true;
     }
 
-    /// Fetches, decodes and executes the instruction at the program counter.
-    fn run_instruction<P: Port>(&mut self, port: &mut P) -> Exec<Next> {
-        let op = decode(self.fetch_word(port)?);
+    /// Executes the instruction at the program counter, whose line is entered if it is not the
+    /// following one in the line of the instruction before.
+    #[inline]
+    fn run_instruction<P: Port>(&mut self, unit: &mut CodeCache, port: &mut P) -> Exec<Next> {
+        let pc = self.state.pc;
+        if self.begun == Begun::Body {
+            // The same requests again, whatever the line holds by now.
+            self.ask_for_line(port)?;
+        } else if self.begun == Begun::Entry {
+            self.enter_line(unit, port)?;
+        } else if self.following == pc && self.flushes == self.tlb.flushes() {
+            self.entry = EntryRequests::None;
+        } else {
+            self.flushes = self.tlb.flushes();
+            self.entry = match self.recent.at(Recent::slot(pc)) {
+                Some(e) if e.is(pc, self.flushes, self.state.pstate.el) => {
+                    EntryRequests::Fetch(e.pa | pc & LINE_MASK)
+                }
+                _ => EntryRequests::Translate,
+            };
+            self.begun = Begun::Entry;
+            self.enter_line(unit, port)?;
+        }
+        let Some(line) = self.recent.at(Recent::slot(pc)) else {
+            unreachable!("model bug: a line is entered and not there")
+        };
+        let op = line.ops[(pc & LINE_MASK) as usize >> 2];
         port.dispatch(&op.timing);
         execute(&mut Ctx { cpu: self, port }, &op)
     }
 
-    fn fetch_word<P: Port>(&mut self, port: &mut P) -> Exec<u32> {
+    /// Makes the requests of `entry`; returns the physical address of the instruction, if it has
+    /// any.
+    fn ask_for_line<P: Port>(&mut self, port: &mut P) -> Exec<Option<u64>> {
+        let pa = match self.entry {
+            EntryRequests::None => return Ok(None),
+            EntryRequests::Fetch(pa) => pa,
+            EntryRequests::Translate => {
+                let pc = self.state.pc;
+                Ctx { cpu: self, port }.translate_fetch(pc)?
+            }
+        };
+        port.fetch(PhysAddr(pa))?;
+        Ok(Some(pa))
+    }
+
+    /// Asks for the line of the program counter and sees that it is decoded.
+    fn enter_line<P: Port>(&mut self, unit: &mut CodeCache, port: &mut P) -> Exec<()> {
+        let Some(pa) = self.ask_for_line(port)? else { return Ok(()) };
         let pc = self.state.pc;
-        let pa = PhysAddr(Ctx { cpu: self, port }.translate_fetch(pc)?);
-        port.fetch(pa)?;
-        let mut bytes = [0; 4];
-        port.code_bytes(pa, &mut bytes);
-        Ok(u32::from_le_bytes(bytes))
+        self.begun = Begun::Body;
+        let (el, flushes) = (self.state.pstate.el, self.flushes);
+        let version = port.code_version(pa >> 12);
+        let known = self.recent.at(Recent::slot(pc));
+        let is_current = |e: &Entry| e.is(pc, flushes, el) && e.version == version;
+        if !known.is_some_and(is_current) {
+            let (va, pa) = (pc & !LINE_MASK, pa & !LINE_MASK);
+            // Each cpu says so itself, so that what it is told of does not depend on others.
+            port.note_code(pa >> 12);
+            let ops = unit.line(pa, version, |bytes| port.code_bytes(PhysAddr(pa), bytes));
+            self.recent.insert(Entry { va, flushes, el, pa, version, ops });
+        }
+        Ok(())
     }
 
     /// Runs one body as a step does: changes of the TLB take effect when it has ended.
@@ -356,9 +438,9 @@ fn start_entry<P: Port>(port: &mut P) {
 }
 
 impl Isa for ArmCpu {
-    type Unit = ();
+    type Unit = CodeCache;
 
-    fn step<P: Port>(&mut self, _unit: &mut (), port: &mut P) -> Result<Flow, Wait> {
+    fn step<P: Port>(&mut self, unit: &mut CodeCache, port: &mut P) -> Result<Flow, Wait> {
         if self.waits_for_event {
             // "It is IMPLEMENTATION DEFINED whether restarting execution [...] causes the Event
             // Register to be cleared": here it does.
@@ -366,17 +448,20 @@ impl Isa for ArmCpu {
             self.event_register = false;
         }
         if self.attention
-            && self.begun != Begun::Body
+            && !self.is_begun()
             && let Some(flow) = self.attend(port)
         {
             self.refresh_attention();
+            self.following = NOWHERE;
             return Ok(flow);
         }
         self.tlb.begin();
-        let next = match self.run_instruction(port) {
+        let next = match self.run_instruction(unit, port) {
             Ok(next) => next,
             Err(Trap::Wait) => {
-                self.begun = Begun::Body;
+                if self.begun != Begun::Entry {
+                    self.begun = Begun::Body;
+                }
                 return Err(Wait);
             }
             Err(Trap::Fault(exception)) => {
@@ -389,20 +474,15 @@ impl Isa for ArmCpu {
         self.begun = Begun::Nothing;
         self.tlb.commit();
         self.carry_out_invalidations();
-        Ok(match next {
-            Next::Seq => {
-                self.state.pc = self.state.pc.wrapping_add(4);
-                Flow::Next
-            }
-            Next::Jump(target) => {
-                self.state.pc = target;
-                Flow::Next
-            }
-            Next::Sleep(request) => {
-                self.state.pc = self.state.pc.wrapping_add(4);
-                Flow::Sleep(request)
-            }
-        })
+        let (pc, flow) = match next {
+            Next::Seq => (self.state.pc.wrapping_add(4), Flow::Next),
+            Next::Sleep(request) => (self.state.pc.wrapping_add(4), Flow::Sleep(request)),
+            Next::Jump(target) => (target, Flow::Next),
+        };
+        self.state.pc = pc;
+        let leaves_line = pc & LINE_MASK == 0 || matches!(next, Next::Jump(_));
+        self.following = if leaves_line || port.take_code_store() { NOWHERE } else { pc };
+        Ok(flow)
     }
 
     /// Interrupts carry the INTID of an SGI or PPI as vector, and for several cpus the value of

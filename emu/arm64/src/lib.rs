@@ -2,8 +2,9 @@
 //!
 //! Reading order: `defs` (facts), `state` (registers), `decode` (ops), `ctx` (what instruction
 //! bodies may touch), `exec` (bodies by family), `mmu`, `tlb`, `maintain`, `except`, `sysreg`,
-//! `timer`, `gic`, `psci`, `wfx`, `cpu` (one step).
+//! `timer`, `gic`, `psci`, `wfx`, `code` (decoded lines), `cpu` (one step).
 
+pub mod code;
 pub mod cpu;
 pub mod ctx;
 pub mod decode;

@@ -12,7 +12,7 @@
 //!
 //! Source: \[ArmARM\] "The AArch64 Virtual Memory System Architecture". Status: spec.
 
-use emu_cpu::port::{DeviceAccess, Fence, Order, Port, Space as PortSpace};
+use emu_cpu::port::{DeviceAccess, Fence, Order, Port, Space as PortSpace, Update};
 use emu_sim::PhysAddr;
 
 use crate::cpu::ArmCpu;
@@ -414,6 +414,25 @@ impl<P: Port> Ctx<'_, P> {
         let pa = self.atomic_address(va, size, access)?;
         self.port.order(order.order());
         Ok(self.port.rmw(pa, size, change)?)
+    }
+
+    /// As [`Ctx::rmw`], for an update that may be made at the line's home, and later if its result
+    /// is not wanted.
+    ///
+    /// # Errors
+    /// Data aborts, `Wait`.
+    pub fn update(
+        &mut self,
+        va: u64,
+        size: u8,
+        order: Atomic,
+        update: Update,
+        wants_result: bool,
+    ) -> Exec<u64> {
+        let access = self.cpu.data_access(true, Acc::Plain);
+        let pa = self.atomic_address(va, size, access)?;
+        self.port.order(order.order());
+        Ok(self.port.update(pa, size, update, wants_result)?)
     }
 
     /// Physical address in memory of an exclusive or atomic access.

@@ -528,30 +528,3 @@ pub(crate) enum Kind {
         signed: bool,
     },
 }
-
-impl Kind {
-    /// Whether the following instruction need not be that of the following word, in the same state.
-    pub(crate) fn ends_block(self) -> bool {
-        matches!(
-            self,
-            Kind::Undefined
-                | Kind::Branch { .. }
-                | Kind::BranchReg { .. }
-                | Kind::Return
-                | Kind::BranchCond
-                | Kind::CompareBranch { .. }
-                | Kind::TestBranch { .. }
-                | Kind::Svc
-                | Kind::Hvc
-                | Kind::Smc
-                | Kind::Brk
-                | Kind::Eret
-                | Kind::Hint
-                | Kind::WaitTimeout { .. }
-                | Kind::Isb
-                | Kind::Msr
-                | Kind::MsrImm
-                | Kind::Sys
-        )
-    }
-}

@@ -1,6 +1,6 @@
 //! Exclusives, compare and swap, and atomic updates of memory.
 
-use emu_cpu::port::Port;
+use emu_cpu::port::{Port, Update};
 
 use super::{Body, Next, operand, require};
 use crate::ctx::{Atomic, Ctx};
@@ -72,11 +72,11 @@ pub(super) fn store_exclusive_pair<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, relea
 pub(super) fn cas<P: Port>(ctx: &mut Ctx<'_, P>, op: &Op, acquire: bool, release: bool) -> Body {
     require(ctx, Features::LSE)?;
     let va = operand::base(ctx, op)?;
-    let expected = u128::from(low(ctx.cpu.state.x(op.rm), op.size));
-    let new = u128::from(low(ctx.cpu.state.x(op.rd), op.size));
+    let expected = ctx.cpu.state.x(op.rm);
+    let new = ctx.cpu.state.x(op.rd);
     let order = Atomic { acquire, release };
-    let old = ctx.rmw(va, op.size, order, &mut |old| (old == expected).then_some(new))?;
-    ctx.cpu.state.set_x(op.rm, old as u64);
+    let old = ctx.update(va, op.size, order, Update::CompareSwap { expected, new }, true)?;
+    ctx.cpu.state.set_x(op.rm, old);
     Ok(Next::Seq)
 }
 
@@ -111,25 +111,21 @@ pub(super) fn update<P: Port>(
     require(ctx, Features::LSE)?;
     let va = operand::base(ctx, op)?;
     let b = low(ctx.cpu.state.x(op.rm), op.size);
-    let signed = |value: u64| operand::sign_extend(value, op.size) as i64;
-    let mut change = |old: u128| {
-        let a = old as u64;
-        let new = match atomic {
-            AtomicOp::Add => a.wrapping_add(b),
-            AtomicOp::Clear => a & !b,
-            AtomicOp::Xor => a ^ b,
-            AtomicOp::Set => a | b,
-            AtomicOp::SMax => signed(a).max(signed(b)) as u64,
-            AtomicOp::SMin => signed(a).min(signed(b)) as u64,
-            AtomicOp::UMax => a.max(b),
-            AtomicOp::UMin => a.min(b),
-            AtomicOp::Swap => b,
-        };
-        Some(u128::from(low(new, op.size)))
+    let change = match atomic {
+        AtomicOp::Add => Update::Add(b),
+        AtomicOp::Clear => Update::Clear(b),
+        AtomicOp::Xor => Update::Xor(b),
+        AtomicOp::Set => Update::Set(b),
+        AtomicOp::SMax => Update::SMax(b),
+        AtomicOp::SMin => Update::SMin(b),
+        AtomicOp::UMax => Update::UMax(b),
+        AtomicOp::UMin => Update::UMin(b),
+        AtomicOp::Swap => Update::Swap(b),
     };
     // "ST<op>" is the alias with the zero register, which never has acquire semantics.
-    let acquire = acquire && op.rd != crate::decode::ZR;
-    let old = ctx.rmw(va, op.size, Atomic { acquire, release }, &mut change)?;
-    ctx.cpu.state.set_x(op.rd, old as u64);
+    let wants_result = op.rd != crate::decode::ZR;
+    let order = Atomic { acquire: acquire && wants_result, release };
+    let old = ctx.update(va, op.size, order, change, wants_result)?;
+    ctx.cpu.state.set_x(op.rd, old);
     Ok(Next::Seq)
 }

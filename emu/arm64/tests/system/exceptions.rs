@@ -1,5 +1,6 @@
 //! Exception entry and return, interrupts.
 
+use emu_arm64::code::CodeCache;
 use emu_arm64::ctx::{Call, Next};
 use emu_arm64::defs::{Features, hcr, sctlr, spsr};
 use emu_arm64::sysreg::Cell;
@@ -11,7 +12,7 @@ use crate::world::*;
 const PC: u64 = PAGE + 0x20;
 
 fn step(world: &mut World) -> Flow {
-    world.cpu.step(&mut (), &mut world.port).expect("flat memory")
+    world.cpu.step(&mut CodeCache::default(), &mut world.port).expect("flat memory")
 }
 
 /// A world whose page can be executed at EL1 and EL0.

@@ -4,6 +4,7 @@
 //! the outcome must be the same.
 
 mod atomics;
+mod code;
 mod exceptions;
 mod paging;
 mod sysregs;

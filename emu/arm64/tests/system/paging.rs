@@ -1,5 +1,6 @@
 //! Walks, rights, access flag and dirty state, alignment: each fault by table.
 
+use emu_arm64::code::CodeCache;
 use emu_arm64::ctx::Acc;
 use emu_arm64::defs::{Ec, Features, SysReg, descriptor, fsc, tcr};
 use emu_arm64::sysreg::Cell;
@@ -318,7 +319,7 @@ fn other_cpus_forget_what_a_shareable_tlbi_names() {
     let mut has_waited = false;
     let (cpu, waited) = (&mut world.cpu, &mut has_waited);
     flaky.run(|port| {
-        let step = cpu.step(&mut (), port);
+        let step = cpu.step(&mut CodeCache::default(), port);
         if step.is_err() && !std::mem::replace(waited, true) {
             cpu.receive(signal, SimTime::ZERO);
         }

@@ -1,5 +1,6 @@
 //! WFE, WFI and kin.
 
+use emu_arm64::code::CodeCache;
 use emu_arm64::ctx::{Hint, Next};
 use emu_arm64::defs::{Ec, sctlr};
 use emu_arm64::sysreg::Cell;
@@ -127,7 +128,7 @@ fn firmware_answers_and_suspends() {
     world.cpu.state.x[..4].copy_from_slice(&[0xc400_0001, 0x1_0002, PAGE, 7]);
     let wait = request(world.run(&call).unwrap());
     assert_eq!((wait.reason, wait.state), (WaitReason::Power, Some(2)));
-    world.cpu.step(&mut (), &mut world.port).expect("flat memory");
+    world.cpu.step(&mut CodeCache::default(), &mut world.port).expect("flat memory");
     assert_eq!((world.cpu.state.pc, world.cpu.state.x[0]), (PAGE, 7), "wakes at its entry");
     assert_eq!(world.cpu.sys[Cell::SctlrEl1] & 1, 0, "translation off");
 }
@@ -145,7 +146,7 @@ fn an_event_of_another_cpu_ends_one_wait() {
     assert_eq!(world.cpu.wake_cause(&wait), Some(WakeCause::Event));
     // The wake has used it up.
     world.put(0x2000, 0);
-    world.cpu.step(&mut (), &mut world.port).expect("flat memory");
+    world.cpu.step(&mut CodeCache::default(), &mut world.port).expect("flat memory");
     assert!(matches!(world.run(&Hinted { hint: Hint::Wfe }), Ok(Next::Sleep(_))));
 }
 
