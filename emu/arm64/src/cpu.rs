@@ -175,7 +175,10 @@ impl ArmCpu {
             state: State::at_level(config.entry_level),
             predictor: Predictor::default(),
             sys: SysRegs::new(identity.midr, identity.mpidr),
-            gic: LocalGic::new(gic),
+            gic: match config.gic {
+                Gic::V2 => LocalGic::for_v2(gic),
+                Gic::V3 => LocalGic::new(gic),
+            },
             timer: GenericTimer::new(config.counter),
             identity,
             tlb: Tlb::new(config.tlb),
@@ -486,9 +489,13 @@ impl Isa for ArmCpu {
     }
 
     /// Interrupts carry the INTID of an SGI or PPI as vector, and for several cpus the value of
-    /// ICC_SGI1R_EL1 as logical destination.
+    /// ICC_SGI1R_EL1 as logical destination; on GICv2 the number of the sender.
     fn receive(&mut self, signal: Signal, _now: SimTime) -> Received {
         let is_new = match signal {
+            Signal::Interrupt { vector, logical, .. } if self.config.gic == Gic::V2 => {
+                let source = logical.unwrap_or(0) as u8;
+                u32::from(vector) < 16 && self.gic.redistributor.set_pending_from(vector, source)
+            }
             Signal::Interrupt { vector, logical, .. } => {
                 let affinity = self.identity.affinity();
                 let is_meant = |value| SgiTarget::from_register(value).0.contains(affinity);

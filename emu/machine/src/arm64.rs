@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use emu_arm64::cpu::ArmCpu;
+use emu_arm64::cpu::{ArmCpu, CpuIdentity};
 use emu_arm64::defs::spsr;
 use emu_arm64::gic::{FRAME_SIZE, GicConfig, Redistributor};
 use emu_cpu::port::{DeviceAccess, Space};
 use emu_cpu::wait::Signal;
-use emu_sim::{PhysAddr, SimTime};
+use emu_sim::{CpuId, PhysAddr, SimTime};
+use topology::GicVersion;
 
 use crate::assemble::arm64::{affinity, cpu_config, cpu_identity};
 use crate::bus::{Asked, Request};
 use crate::dev::gicd::Gicd;
+use crate::dev::gicv2::Gicv2;
 use crate::dev::pl011::{self, Pl011};
 use crate::dev::power::{self, Power};
 use crate::dev::spi;
@@ -22,11 +24,20 @@ use crate::platform::Platform;
 /// Devices of an arm64 machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Arm64 {
-    gicd: Gicd,
+    distributor: Distributor,
     uart: Pl011,
     power: Power,
-    /// The redistributors of other cpus as a cpu sees them, which reads identities only.
-    redistributors: Vec<Redistributor>,
+}
+
+/// The interrupt controller as far as it is no part of a cpu.
+#[derive(Clone, Debug)]
+enum Distributor {
+    V2(Gicv2),
+    V3 {
+        gicd: Gicd,
+        /// The redistributors of other cpus as a cpu sees them, which reads identities only.
+        redistributors: Vec<Redistributor>,
+    },
 }
 
 impl Platform for Arm64 {
@@ -38,22 +49,22 @@ impl Platform for Arm64 {
         let identities = (0..cpus).map(|cpu| cpu_identity(topology, cpu, cpus));
         let affinities: Vec<u32> = identities.clone().map(|id| id.affinity()).collect();
         let memory = topology.ram().iter().map(|r| r.base..r.base + r.size).collect();
-        // A cpu starts when the message that starts it has come.
-        let start = SimTime(topology.ipi_wire.package);
-        let redistributors = identities.filter(|identity| identity.gic_frame.is_some());
+        // A cpu starts when the message that starts it has come, at the earliest.
+        let start = SimTime(topology.ipi_wire.package.max(topology.arm.power_on));
+        let frames = |id: CpuIdentity| {
+            let (affinity, number, is_last) = (id.affinity(), id.number, id.is_last);
+            Redistributor::new(GicConfig { affinity, number, is_last })
+        };
         Arm64 {
-            gicd: Gicd::new(affinities.clone(), topology.arm.gic.has_range_selector),
+            distributor: match topology.arm.gic.version {
+                GicVersion::V2 => Distributor::V2(Gicv2::new(cpus)),
+                GicVersion::V3 => Distributor::V3 {
+                    gicd: Gicd::new(affinities.clone(), topology.arm.gic.has_range_selector),
+                    redistributors: identities.map(frames).collect(),
+                },
+            },
             uart: Pl011::new(),
             power: Power::new(affinities, memory, start),
-            redistributors: redistributors
-                .map(|identity| {
-                    Redistributor::new(GicConfig {
-                        affinity: identity.affinity(),
-                        number: identity.number,
-                        is_last: identity.is_last,
-                    })
-                })
-                .collect(),
         }
     }
 
@@ -91,16 +102,9 @@ impl Platform for Arm64 {
             Space::Memory if lies(a, map::UART_BASE, map::DEVICE_BYTES) => {
                 Some(self.uart_access(a, out))
             }
-            Space::Memory if lies(a, map::GICD_BASE, map::GICD_V3_BYTES) => {
-                Some(self.distributor(a, out))
-            }
-            Space::Memory => self.redistributor(a),
+            Space::Memory => self.distributor.access(asked.cpu, a, out),
             Space::Firmware => Some(self.firmware(asked, out)),
-            Space::Gicd => {
-                let effects = self.gicd.hear(asked.cpu, a.addr, a.write.unwrap_or(0));
-                signal(effects, out);
-                Some(0)
-            }
+            Space::Gicd => Some(self.distributor.hear(asked.cpu, a, out)),
             Space::Port => None,
         }
     }
@@ -134,11 +138,12 @@ fn signal(effects: Vec<spi::Effect>, out: &mut Vec<Request>) {
                 (cpu, Signal::Forward { intid, priority, group })
             }
             spi::Effect::Retract { cpu, intid } => (cpu, Signal::Retract { intid }),
-            spi::Effect::Sgi { cpu, intid, .. } => {
-                (cpu, Signal::Interrupt { vector: intid, level: false, logical: None })
+            spi::Effect::Sgi { cpu, intid, source } => {
+                let logical = Some(u64::from(source.0));
+                (cpu, Signal::Interrupt { vector: intid, level: false, logical })
             }
         };
-        Request::Signal { to, signal }
+        Request::Signal { to, signal, from: SimTime::ZERO }
     }));
 }
 
@@ -156,36 +161,67 @@ impl Arm64 {
     fn uart_effects(&mut self, effects: pl011::Effects, out: &mut Vec<Request>) {
         out.extend(effects.console.into_iter().map(Request::Console));
         if let Some(is_up) = effects.irq {
-            signal(self.gicd.set_line(map::UART_INTID, is_up), out);
+            signal(self.distributor.set_line(map::UART_INTID, is_up), out);
         }
-    }
-
-    fn distributor(&mut self, a: &DeviceAccess, out: &mut Vec<Request>) -> u64 {
-        let offset = a.addr - map::GICD_BASE;
-        let Some(value) = a.write else { return self.gicd.read(offset, a.size) };
-        signal(self.gicd.write(offset, a.size, value), out);
-        0
     }
 
     fn firmware(&mut self, asked: &Asked, out: &mut Vec<Request>) -> u64 {
         let DeviceAccess { addr, write, .. } = asked.access;
         let (value, effect) = self.power.access(asked.cpu, addr, write, asked.now);
         out.extend(effect.map(|effect| match effect {
-            // The message takes as long as the controller says (`Arm64::new`).
-            power::Effect::PowerOn { cpu, entry, context, from: _ } => {
-                Request::Signal { to: cpu, signal: Signal::PowerOn { entry, context } }
+            power::Effect::PowerOn { cpu, entry, context, from } => {
+                Request::Signal { to: cpu, signal: Signal::PowerOn { entry, context }, from }
             }
             power::Effect::SystemOff => Request::Exit(0),
             power::Effect::SystemReset => Request::Reset,
         }));
         value
     }
+}
 
-    /// The frames of a redistributor, by a cpu that is not its own. Software looks for its own by
-    /// what they say of themselves; their state is in that cpu and cannot be reached from here.
-    fn redistributor(&self, a: &DeviceAccess) -> Option<u64> {
-        let offset = a.addr.checked_sub(map::GICR_BASE)?;
-        let frames = self.redistributors.get((offset / FRAME_SIZE) as usize)?;
-        Some(if a.write.is_some() { 0 } else { frames.read(offset % FRAME_SIZE, a.size) })
+impl Distributor {
+    fn access(&mut self, cpu: CpuId, a: &DeviceAccess, out: &mut Vec<Request>) -> Option<u64> {
+        let bytes = match self {
+            Distributor::V2(_) => map::GICD_V2_BYTES,
+            Distributor::V3 { .. } => map::GICD_V3_BYTES,
+        };
+        let offset = a.addr.wrapping_sub(map::GICD_BASE);
+        let (value, effects) = match (self, a.write) {
+            (Distributor::V3 { redistributors, .. }, _) if offset >= bytes => {
+                return redistributor(redistributors, a);
+            }
+            (Distributor::V2(_), _) if offset >= bytes => return None,
+            (Distributor::V2(gic), None) => (gic.read(offset, a.size), Vec::new()),
+            (Distributor::V2(gic), Some(value)) => (0, gic.write(cpu, offset, a.size, value)),
+            (Distributor::V3 { gicd, .. }, None) => (gicd.read(offset, a.size), Vec::new()),
+            (Distributor::V3 { gicd, .. }, Some(value)) => (0, gicd.write(offset, a.size, value)),
+        };
+        signal(effects, out);
+        Some(value)
     }
+
+    /// Hears a message of a cpu interface, and answers where it is a question.
+    fn hear(&mut self, cpu: CpuId, a: &DeviceAccess, out: &mut Vec<Request>) -> u64 {
+        let (answer, effects) = match self {
+            Distributor::V2(gic) => gic.hear(cpu, a.addr),
+            Distributor::V3 { gicd, .. } => (0, gicd.hear(cpu, a.addr, a.write.unwrap_or(0))),
+        };
+        signal(effects, out);
+        answer
+    }
+
+    fn set_line(&mut self, intid: u32, is_up: bool) -> Vec<spi::Effect> {
+        match self {
+            Distributor::V2(gic) => gic.set_line(intid, is_up),
+            Distributor::V3 { gicd, .. } => gicd.set_line(intid, is_up),
+        }
+    }
+}
+
+/// The frames of a redistributor, by a cpu that is not its own. Software looks for its own by what
+/// they say of themselves; their state is in that cpu and cannot be reached from here.
+fn redistributor(frames: &[Redistributor], a: &DeviceAccess) -> Option<u64> {
+    let offset = a.addr.checked_sub(map::GICR_BASE)?;
+    let frames = frames.get((offset / FRAME_SIZE) as usize)?;
+    Some(if a.write.is_some() { 0 } else { frames.read(offset % FRAME_SIZE, a.size) })
 }

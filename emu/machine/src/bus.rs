@@ -43,8 +43,8 @@ pub(crate) enum Request {
     Sample { id: u64, value: u64 },
     /// Name a range of lines.
     Lines { address: PhysAddr, len: u64, class: LineClass },
-    /// Send a signal to a cpu.
-    Signal { to: CpuId, signal: Signal },
+    /// Send a signal to a cpu; it comes at this time at the earliest.
+    Signal { to: CpuId, signal: Signal, from: SimTime },
     /// An access that no device has, for the first time.
     Unknown { addr: u64, write: bool },
 }

@@ -387,16 +387,19 @@ impl<P: Platform> System<P> {
             Request::Lines { address, len, class } => {
                 return self.named_lines.push(NamedLines { address, len, class });
             }
-            Request::Signal { to, signal } => return self.send_from_device(to, signal, now),
+            Request::Signal { to, signal, from } => {
+                return self.send_from_device(to, signal, now, from);
+            }
             Request::Unknown { addr, write } => Event::UnknownRegister { addr, write },
         };
         self.records.push(Record { time: now, cpu, event });
     }
 
-    /// Signals of devices travel as far as the farthest IPI of the sender's package.
-    fn send_from_device(&mut self, to: CpuId, signal: Signal, now: SimTime) {
+    /// Signals of devices travel as far as the farthest IPI of the sender's package, and come no
+    /// earlier than `from`.
+    fn send_from_device(&mut self, to: CpuId, signal: Signal, now: SimTime, from: SimTime) {
         let (core, smt) = self.places[to.index()];
-        let time = now.ps() + self.topology.ipi_wire.package;
+        let time = (now.ps() + self.topology.ipi_wire.package).max(from.ps());
         let key = self.machine_key(time, Phase::Signal);
         let id = IpiId { from: CpuId(u32::MAX), n: self.seq };
         self.deliver(core, key, CoreItem::Signal { smt, signal, id });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emu_cpu::port::{DeviceAccess, Space};
 use emu_cpu::wait::Signal;
-use emu_sim::{CpuId, PhysAddr};
+use emu_sim::{CpuId, PhysAddr, SimTime};
 use emu_x86::cpu::X86Cpu;
 use emu_x86::defs::rflags;
 use emu_x86::state::{SegReg, Segment, TableReg, gpr};
@@ -145,7 +145,8 @@ impl X86 {
                 continue;
             };
             let signal = Signal::Interrupt { vector: m.vector, level: m.is_level, logical: None };
-            out.push(Request::Signal { to: CpuId(cpu as u32), signal });
+            let to = CpuId(cpu as u32);
+            out.push(Request::Signal { to, signal, from: SimTime::ZERO });
         }
     }
 }

@@ -85,7 +85,7 @@ impl SgiTarget {
 
 /// ICC_CTLR_EL1: one binary point for both groups; EOI only drops the priority.
 const CBPR: u64 = 1;
-const EOI_MODE: u64 = 2;
+pub(super) const EOI_MODE: u64 = 2;
 /// ICC_CTLR_EL1 as it reads beside those: PRIbits 4, A3V, RSS.
 const CTLR_FIXED: u64 = 4 << 8 | 1 << 15 | 1 << 18;
 /// Least binary points by group: 5 bits of priority.
@@ -109,6 +109,8 @@ pub struct LocalGic {
     apr: [u32; 2],
     /// Shared interrupts that the distributor has forwarded.
     spis: Vec<Pending>,
+    /// What the read of GICC_IAR under way asks for (GICv2).
+    pub(super) asked: Option<Pending>,
 }
 
 impl LocalGic {
@@ -123,6 +125,7 @@ impl LocalGic {
             ctlr: 0,
             apr: [0; 2],
             spis: Vec::new(),
+            asked: None,
         }
     }
 
@@ -138,7 +141,7 @@ impl LocalGic {
     }
 
     /// The interrupt of highest priority, whatever runs; the lower INTID wins.
-    fn highest(&self) -> Option<Pending> {
+    pub(super) fn highest(&self) -> Option<Pending> {
         let own = self.redistributor.highest();
         let own = own.map(|(intid, group, priority)| Pending { intid, group, priority });
         let all = own.into_iter().chain(self.spis.iter().copied());
@@ -176,14 +179,19 @@ impl LocalGic {
     /// 1023.
     pub fn acknowledge(&mut self, group: u8) -> u32 {
         let Some(taken) = self.pending().filter(|p| p.group == group) else { return INTID_NONE };
-        let level = self.group_priority(taken.priority, group) >> 3;
-        self.apr[usize::from(group & 1)] |= 1 << level;
-        if taken.intid < SPI_FIRST {
-            self.redistributor.activate(taken.intid);
-        } else {
-            self.retract(taken.intid);
-        }
+        self.take(taken);
         taken.intid
+    }
+
+    /// Makes an interrupt active. Returns the cpu that sent it, of an SGI of GICv2.
+    pub(super) fn take(&mut self, taken: Pending) -> u32 {
+        let level = self.group_priority(taken.priority, taken.group) >> 3;
+        self.apr[usize::from(taken.group & 1)] |= 1 << level;
+        if taken.intid < SPI_FIRST {
+            return self.redistributor.activate(taken.intid);
+        }
+        self.retract(taken.intid);
+        0
     }
 
     /// Whether a write of this register deactivates an interrupt.

@@ -84,6 +84,8 @@ pub struct Redistributor {
     active: u32,
     edge: u32,
     priority: [u8; 32],
+    /// Who sent each pending SGI, one bit a cpu (GICv2).
+    sources: [u8; 16],
 }
 
 impl Redistributor {
@@ -100,7 +102,15 @@ impl Redistributor {
             active: 0,
             edge: 0xffff,
             priority: [0; 32],
+            sources: [0; 16],
         }
+    }
+
+    /// State that firmware leaves to a GICv2: awake, all in group 1, SGIs enabled.
+    #[must_use]
+    pub const fn for_v2(config: GicConfig) -> Redistributor {
+        let fresh = Redistributor::new(config);
+        Redistributor { is_asleep: false, group: u32::MAX, enabled: 0xffff, ..fresh }
     }
 
     /// Interrupts that are pending, enabled or not.
@@ -121,6 +131,37 @@ impl Redistributor {
         let was = self.pending() & bit != 0;
         self.latch |= bit;
         !was
+    }
+
+    /// Makes an SGI pending from this cpu (GICv2); returns whether it was not before.
+    pub fn set_pending_from(&mut self, intid: u8, source: u8) -> bool {
+        let from = &mut self.sources[usize::from(intid & 15)];
+        let was = *from >> (source & 7) & 1 != 0;
+        *from |= 1 << (source & 7);
+        self.latch |= 1 << (intid & 15);
+        !was
+    }
+
+    /// Whether an interrupt is pending, enabled and not active.
+    pub(super) const fn is_ready(&self, intid: u32) -> bool {
+        (self.pending() & self.enabled & !self.active) >> (intid & 31) & 1 != 0
+    }
+
+    /// Who sent a pending SGI (GICv2).
+    pub(super) const fn sources(&self, intid: u32) -> u8 {
+        self.sources[(intid & 15) as usize]
+    }
+
+    /// Makes an SGI pending from these cpus, and from no other (GICv2).
+    pub(super) const fn set_sources(&mut self, intid: u32, sources: u8) {
+        self.sources[(intid & 15) as usize] = sources;
+        let bit = 1 << (intid & 15);
+        self.latch = if sources == 0 { self.latch & !bit } else { self.latch | bit };
+    }
+
+    /// The cpu's number.
+    pub(super) const fn number(&self) -> u16 {
+        self.config.number
     }
 
     /// Follows the input line of a PPI.
@@ -149,11 +190,18 @@ impl Redistributor {
         self.priority[(intid & 31) as usize]
     }
 
-    /// Makes an interrupt active that was acknowledged.
-    pub(super) fn activate(&mut self, intid: u32) {
+    /// Makes an interrupt active that was acknowledged. Returns who sent it, of an SGI of GICv2:
+    /// the lowest cpu first, and the SGI stays pending from the others.
+    pub(super) fn activate(&mut self, intid: u32) -> u32 {
         let bit = 1 << (intid & 31);
         self.active |= bit;
         self.latch &= !bit;
+        if intid >= 16 || self.sources(intid) == 0 {
+            return 0;
+        }
+        let sources = self.sources(intid);
+        self.set_sources(intid, sources & (sources - 1));
+        sources.trailing_zeros()
     }
 
     /// Ends an interrupt.

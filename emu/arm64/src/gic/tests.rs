@@ -164,6 +164,73 @@ fn sgi_targets_decode() {
     }
 }
 
+/// Whom a write of ICC_SGI1R_EL1 addresses, read from the manual's field table, one field a line,
+/// and without the decoder: affinity 3.2.1.0 of each of its bytes.
+///
+/// Source: \[GICv3\] ICC_SGI1R_EL1, "Field descriptions".
+fn is_addressed(value: u64, affinity: [u8; 4], is_sender: bool) -> bool {
+    let bits = |high: u32, low: u32| value << (63 - high) >> (63 - high + low);
+    if bits(40, 40) == 1 {
+        return !is_sender;
+    }
+    let [aff3, aff2, aff1, aff0] = affinity.map(u64::from);
+    let is_cluster = (aff3, aff2, aff1) == (bits(55, 48), bits(39, 32), bits(23, 16));
+    is_cluster && aff0 / 16 == bits(47, 44) && bits(15, 0) / (1 << (aff0 % 16)) % 2 == 1
+}
+
+/// The same by the decoder, as the sender and each receiver use it.
+fn is_reached(value: u64, affinity: u32, is_sender: bool) -> bool {
+    match SgiTarget::from_register(value).0 {
+        SgiTarget::AllButSelf => !is_sender,
+        list => list.contains(affinity),
+    }
+}
+
+#[test]
+fn every_mask_of_24_clusters_of_16_reaches_whom_the_manual_says() {
+    for cluster in 0..24_u64 {
+        for list in 0..1 << 16 {
+            let value = cluster << 16 | 9 << 24 | list;
+            let (target, intid) = SgiTarget::from_register(value);
+            assert_eq!(intid, 9);
+            // A cluster of its own answers for all of its cpus, the next one for strangers.
+            for (aff1, is_own) in [(cluster as u32, true), ((cluster as u32 + 1) % 24, false)] {
+                let reached = (0..16).filter(|core| target.contains(aff1 << 8 | core));
+                let mask = reached.fold(0, |mask, core| mask | 1_u64 << core);
+                assert_eq!(mask, if is_own { list } else { 0 }, "{value:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_field_of_an_sgi_counts() {
+    let affinities = [0, 1, 15, 16, 31, 255].map(|aff0| [0, 0, 0, aff0]);
+    let others = [[0, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 15], [5, 4, 3, 33], [255, 255, 255, 255]];
+    let affinities: Vec<[u8; 4]> = affinities.into_iter().chain(others).collect();
+    let lists = [0, 1, 2, 0x8000, 0x8001, 0xffff];
+    for &[aff3, aff2, aff1, aff0] in &affinities {
+        for range in [u64::from(aff0 / 16), 0, 1, 15] {
+            for list in lists {
+                for irm in [0, 1] {
+                    let [a3, a2, a1] = [aff3, aff2, aff1].map(u64::from);
+                    let value = a3 << 48 | range << 44 | irm << 40 | a2 << 32 | a1 << 16 | list;
+                    for receiver in &affinities {
+                        for is_sender in [false, true] {
+                            let packed = u32::from_be_bytes(*receiver);
+                            assert_eq!(
+                                is_reached(value, packed, is_sender),
+                                is_addressed(value, *receiver, is_sender),
+                                "{value:#x} {packed:#x}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn frames_read_what_they_hold() {
     let mut gic = gic();

@@ -58,12 +58,14 @@ pub(crate) fn affinity(mpidr: u64) -> u32 {
 pub(crate) fn cpu_identity(m: &Machine, cpu: usize, cpus: usize) -> CpuIdentity {
     let place = &m.cpus[cpu];
     let threads = if m.arm.is_multithreaded { MPIDR_MT } else { 0 };
-    let has_frames = m.arm.gic.version == GicVersion::V3;
     CpuIdentity {
         mpidr: place.mpidr | MPIDR_RES1 | threads,
         midr: u64::from(m.core_types[place.core_type].midr),
         is_boot: cpu == 0,
-        gic_frame: has_frames.then_some(map::GICR_BASE + cpu as u64 * FRAME_SIZE),
+        gic_frame: Some(match m.arm.gic.version {
+            GicVersion::V2 => map::GICD_BASE,
+            GicVersion::V3 => map::GICR_BASE + cpu as u64 * FRAME_SIZE,
+        }),
         number: cpu as u16,
         is_last: cpu + 1 == cpus,
     }

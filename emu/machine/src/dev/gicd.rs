@@ -8,9 +8,10 @@
 //! Source: \[GICv3\] "Distributor register descriptions", "Affinity routing". Status: spec; the
 //! choice among N: assumed.
 
+use emu_arm64::gic::message;
 use emu_sim::CpuId;
 
-use super::spi::{Effect, Register as Common, Route, Spis, message};
+use super::spi::{Effect, Register as Common, Route, Spis};
 use crate::map;
 
 /// What an offset names beyond the registers of `spi`.
@@ -181,9 +182,7 @@ impl Gicd {
         let intid = (addr & 0xffff) as u32;
         let mut touched = intid..intid + 1;
         match addr >> 16 {
-            message::ACKNOWLEDGED => {
-                self.spis.acknowledge(cpu, intid);
-            }
+            message::ACKNOWLEDGED => self.spis.acknowledge(cpu, intid),
             message::DEACTIVATED => self.spis.deactivate(intid),
             message::GROUP_ENABLE => {
                 if let Some(participates) = self.routing.participates.get_mut(cpu.0 as usize) {

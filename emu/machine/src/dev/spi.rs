@@ -48,16 +48,6 @@ pub enum Effect {
     },
 }
 
-/// Message kinds of a cpu interface: `addr >> 16` in `Space::Gicd`.
-pub mod message {
-    /// The INTID is acknowledged: pending becomes active.
-    pub const ACKNOWLEDGED: u64 = 0;
-    /// The INTID is deactivated.
-    pub const DEACTIVATED: u64 = 1;
-    /// Interrupts of the group in the low bits are enabled (1) or not (0) at this cpu.
-    pub const GROUP_ENABLE: u64 = 2;
-}
-
 /// One interrupt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Spi {
@@ -213,14 +203,17 @@ impl Spis {
         }
     }
 
-    /// A cpu has taken an interrupt. Returns whether it was told of it.
-    pub(super) fn acknowledge(&mut self, cpu: CpuId, intid: u32) -> bool {
-        let Some(spi) = self.get_mut(intid) else { return false };
-        let was_told = spi.told.contains(&cpu);
+    /// Whether a cpu was told of an interrupt.
+    pub(super) fn is_told(&self, cpu: CpuId, intid: u32) -> bool {
+        self.get(intid).is_some_and(|spi| spi.told.contains(&cpu))
+    }
+
+    /// A cpu has taken an interrupt.
+    pub(super) fn acknowledge(&mut self, cpu: CpuId, intid: u32) {
+        let Some(spi) = self.get_mut(intid) else { return };
         spi.told.retain(|told| *told != cpu);
         spi.latch = false;
         spi.is_active = true;
-        was_told
     }
 
     /// A cpu has ended an interrupt.
