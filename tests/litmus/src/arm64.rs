@@ -5,11 +5,12 @@
 //! flags, loops, registers above X15.
 //!
 //! Reading order: `syntax` (from text), `model` (what is allowed), `encode` (instruction words),
-//! `guest` (the code of the image).
+//! `guest` (the code of the image), `random` (tests that nobody wrote).
 
 pub(crate) mod encode;
 pub(crate) mod guest;
 pub mod model;
+pub mod random;
 pub(crate) mod syntax;
 
 use crate::program::{Size, Variable};

@@ -6,10 +6,12 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use tests_litmus::arm64::random;
 use tests_litmus::judge::{Agreement, Allowed};
 use tests_litmus::place::{self, Placement};
 use tests_litmus::program::Test;
@@ -18,8 +20,9 @@ use tests_litmus::{corpus, syntax};
 use topology::Isa;
 
 const USAGE: &str = "\
-usage: tests_litmus (--corpus FILE | --classics ISA | --test FILE) [options]
+usage: tests_litmus (--corpus FILE | --classics ISA | --test FILE | --random A..B) [options]
   --classics ISA    x86 or arm64
+  --random A..B     arm64 tests of these seeds
   --iterations N    of each test, over all placements (10000); 0 only compares allowed sets
   --placement P     smt, llc, package or socket; may be repeated (all)
   --machine NAME    instead of two packages of two LLCs of four cores (of two siblings on x86)
@@ -32,8 +35,8 @@ usage: tests_litmus (--corpus FILE | --classics ISA | --test FILE) [options]
 
 struct Args {
     tests: Vec<Test>,
-    /// Allowed sets of a corpus, by test.
-    stated: Vec<Vec<String>>,
+    /// The allowed set that somebody states, by test.
+    stated: Vec<Option<Vec<String>>>,
     plan: Plan,
     jobs: usize,
     has_histogram: bool,
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
     let (mut corpora, mut files, mut classics) = (Vec::new(), Vec::new(), Vec::new());
+    let mut seeds = 0..0;
     let (mut placements, mut machine, mut sets) = (Vec::new(), None, Vec::new());
     let (mut iterations, mut seed, mut jobs) = (10_000, 1, 1);
     let (mut only, mut is_shuffled, mut has_histogram) = (String::new(), false, false);
@@ -62,6 +66,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
             "--corpus" => corpora.push(value()?),
             "--test" => files.push(value()?),
             "--classics" => classics.push(isa(&value()?)?),
+            "--random" => seeds = range(&value()?)?,
             "--iterations" => iterations = number(value()?)?,
             "--placement" => placements.push(placement(&value()?)?),
             "--machine" => machine = Some(value()?),
@@ -88,19 +93,28 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
         let text = read(&path)?;
         for case in corpus::corpus(&text).map_err(|e| format!("{path}: {e}"))? {
             tests.push(case.test);
-            stated.push(case.allowed);
+            stated.push(Some(case.allowed));
         }
     }
     for isa in classics {
         for (_, test) in corpus::classics(&corpus::folder(isa))? {
-            stated.push(test.stated.clone().unwrap_or_default());
+            stated.push(Some(test.stated.clone().unwrap_or_default()));
             tests.push(test);
         }
     }
     for path in files {
         let test = syntax::parse(&read(&path)?).map_err(|e| format!("{path}: {e}"))?;
-        stated.push(Allowed::of(&test)?.texts(&test));
+        stated.push(None);
         tests.push(test);
+    }
+    for seed in seeds {
+        let text = random::text(seed);
+        let test = syntax::parse(&text).map_err(|e| format!("seed {seed}: {e}\n{text}"))?;
+        // What is too large for the judge is left out.
+        if Allowed::of(&test).is_ok() {
+            stated.push(None);
+            tests.push(test);
+        }
     }
     let (tests, stated): (Vec<_>, Vec<_>) =
         tests.into_iter().zip(stated).filter(|(t, _)| t.name.contains(&only)).unzip();
@@ -113,6 +127,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
 
 fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let number = |n: &str| n.parse().map_err(|_| format!("`{text}` is not of the form A..B"));
+    let (from, to) = text.split_once("..").ok_or("the seeds are not of the form A..B")?;
+    Ok(number(from)?..number(to)?)
 }
 
 fn placement(name: &str) -> Result<Placement, String> {
@@ -130,11 +150,12 @@ fn isa(name: &str) -> Result<Isa, String> {
 
 /// Whether all sets agree and no forbidden state was seen.
 fn work(args: &Args) -> Result<bool, String> {
-    let (mut differ, mut narrower) = (0, 0);
+    let (mut equal, mut narrower, mut differ) = (0, 0, 0);
     for (test, stated) in args.tests.iter().zip(&args.stated) {
+        let Some(stated) = stated else { continue };
         let allowed = Allowed::of(test).map_err(|e| format!("{}: {e}", test.name))?;
         match Agreement::of(test, &allowed, stated) {
-            Agreement::Equal => {}
+            Agreement::Equal => equal += 1,
             Agreement::Narrower => narrower += 1,
             Agreement::Differs { ours } => {
                 differ += 1;
@@ -142,7 +163,6 @@ fn work(args: &Args) -> Result<bool, String> {
             }
         }
     }
-    let equal = args.tests.len() - differ - narrower;
     println!("allowed sets: {equal} equal, {narrower} narrower for locked tests, {differ} differ");
     if args.plan.iterations == 0 {
         return Ok(differ == 0);
@@ -154,6 +174,9 @@ fn work(args: &Args) -> Result<bool, String> {
             println!("{}", verdict.line());
             if args.has_histogram || !verdict.forbidden().is_empty() {
                 print!("{}", verdict.histogram());
+                if let Some(seed) = verdict.test.name.strip_prefix("random-") {
+                    print!("{}", seed.parse().map(random::text).unwrap_or_default());
+                }
             }
             summary.add(&verdict);
         }

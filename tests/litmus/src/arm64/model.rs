@@ -72,23 +72,28 @@ pub fn allowed(test: &Test, program: &Program) -> Result<BTreeSet<Outcome>, Stri
     Ok(outcomes)
 }
 
-/// All ways through every thread. What loads may read grows with what stores write, until nothing
-/// is new, or no chain of stores can be longer.
+/// All ways through every thread. What loads may read grows with what other threads write, until
+/// nothing is new, or no chain of stores can be longer.
 fn traces(variables: &[Variable], program: &Program) -> Result<Vec<Vec<Trace>>, String> {
-    let mut values: Vec<BTreeSet<u64>> =
+    let initial: Vec<BTreeSet<u64>> =
         variables.iter().map(|v| BTreeSet::from([v.initial & v.size.mask()])).collect();
+    let threads = 0..program.threads.len();
+    // By thread: what the others may have written, by variable.
+    let mut values = vec![initial; program.threads.len()];
     let mut rounds = program.threads.iter().map(Vec::len).sum::<usize>();
     loop {
-        let thread = |t: usize| Walk::all(program, t, variables, &values);
-        let threads: Vec<_> = (0..program.threads.len()).map(thread).collect::<Result<_, _>>()?;
+        let thread = |t: usize| Walk::all(program, t, variables, &values[t]);
+        let traces: Vec<Vec<Trace>> = threads.clone().map(thread).collect::<Result<_, _>>()?;
         let mut grown = values.clone();
-        for event in threads.iter().flatten().flat_map(|t: &Trace| &t.events) {
-            if event.is_write {
-                grown[event.variable].insert(event.value);
+        for (by, thread) in traces.iter().enumerate() {
+            for event in thread.iter().flat_map(|t| &t.events).filter(|e| e.is_write) {
+                for reader in threads.clone().filter(|reader| *reader != by) {
+                    grown[reader][event.variable].insert(event.value);
+                }
             }
         }
         if grown == values || rounds == 0 {
-            return Ok(threads);
+            return Ok(traces);
         }
         values = grown;
         rounds -= 1;
@@ -134,7 +139,7 @@ struct Request {
 }
 
 impl Walk {
-    /// Every way through a thread, if loads read any of `values`.
+    /// Every way through a thread, if loads read any of `values` or what the thread has written.
     fn all(
         program: &Program,
         thread: usize,
@@ -220,7 +225,9 @@ impl Walk {
                     .ok_or("the access is not of a whole variable")?;
                 let address = base.from | index.map_or(0, |i| i.from);
                 let request = Request { what, size, rt, rs, variable, address };
-                return self.access(&request, &values[variable], open);
+                let own = self.events.iter().filter(|e| e.is_write && e.variable == variable);
+                let values = values[variable].iter().copied().chain(own.map(|e| e.value)).collect();
+                return self.access(&request, &values, open);
             }
         }
         open.push(self.clone());
