@@ -34,6 +34,9 @@ struct CellText {
     cpus: Option<u32>,
     #[serde(default)]
     guest: BTreeMap<String, Word>,
+    /// Replaces what the scenario varies of these keys.
+    #[serde(default)]
+    vary: BTreeMap<String, Vec<Word>>,
 }
 
 #[derive(Deserialize)]
@@ -282,7 +285,8 @@ impl ScenarioText {
             key: key.clone(),
             values: values.iter().map(Word::text).collect(),
         };
-        let dimensions: Vec<Dimension> = self.vary.iter().map(dimension).collect();
+        let vary: BTreeMap<&String, &Vec<Word>> = self.vary.iter().chain(&cell.vary).collect();
+        let dimensions: Vec<Dimension> = vary.into_iter().map(dimension).collect();
         let case = |varied: crate::settings::Cell| {
             let mut switches = Switches::default();
             if !self.guest.contains_key("bench") {
@@ -439,6 +443,18 @@ targets = { idle_wake_write = 1 }
         assert_eq!(labels.len(), 4);
         let counts: Vec<usize> = cases.iter().map(|case| case.expect.len()).collect();
         assert_eq!(counts, [3, 2, 3, 2]);
+    }
+
+    #[test]
+    fn a_cell_wins_over_its_scenario() {
+        let cell = "quad-arm = { guest = { from = \"1\", op = \"resched\" }, \
+                    vary = { idle = [\"poll\"] } }\n[[scenario]]";
+        let cases = load_file("x.toml", &FILE.replacen("[[scenario]]", cell, 1), &[]);
+        let labels: Vec<String> = cases.expect("cases").iter().map(Case::label).collect();
+        assert_eq!(
+            labels[4..],
+            ["A2 on quad-arm: bench=scenario op=resched from=1 call_idle=need_resched idle=poll"]
+        );
     }
 
     #[test]

@@ -186,11 +186,13 @@ fn unsettled<R: Rig>(rig: &R, case: &Case, cast: &Cast) -> Result<Vec<String>, L
     Ok(cpus.filter(|&cpu| !is_settled(cpu)).map(|cpu| format!("{cpu} is not settled")).collect())
 }
 
-/// Whether a cpu has passed the point of the polling loop twice, and no other point.
+/// Whether a cpu has passed the point of the polling loop twice, or waits in it for a store, and
+/// has passed no other point.
 fn only_polls<R: Rig>(rig: &R, cpu: CpuId) -> bool {
     let points = rig.points();
     let mut others = points.names().iter().filter(|name| *name != POLL_POINT);
-    rig.passed(cpu, POLL_POINT) >= 2 && others.all(|name| rig.passed(cpu, name) == 0)
+    let polls = rig.passed(cpu, POLL_POINT) >= 2 || rig.is_settled(cpu);
+    polls && others.all(|name| rig.passed(cpu, name) == 0)
 }
 
 /// Makes the rules of a case for its cpus.

@@ -92,21 +92,21 @@ macro_rules! cas {
     ($width:literal, $order:expr, $word:expr, $expected:expr, $new:expr) => {{
         let mut seen = $expected;
         macro_rules! form {
-                    ($suffix:literal) => {
-                        // SAFETY: as in `lse`.
-                        unsafe {
-                            asm!(
-                                ".arch_extension lse",
-                                concat!("cas", $suffix, " {seen:", $width, "}, {new:", $width,
-                                    "}, [{word}]"),
-                                seen = inout(reg) seen,
-                                new = in(reg) $new,
-                                word = in(reg) $word.as_ptr(),
-                                options(nostack, preserves_flags)
-                            )
-                        }
-                    };
-                }
+                        ($suffix:literal) => {
+                            // SAFETY: as in `lse`.
+                            unsafe {
+                                asm!(
+                                    ".arch_extension lse",
+                                    concat!("cas", $suffix, " {seen:", $width, "}, {new:", $width,
+                                        "}, [{word}]"),
+                                    seen = inout(reg) seen,
+                                    new = in(reg) $new,
+                                    word = in(reg) $word.as_ptr(),
+                                    options(nostack, preserves_flags)
+                                )
+                            }
+                        };
+                    }
         match $order {
             Ordering::Relaxed => form!(""),
             Ordering::Acquire => form!("a"),
