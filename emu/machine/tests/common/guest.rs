@@ -1,4 +1,4 @@
-//! Builds the freestanding guests of `tests/images` with the C compiler of the host system.
+//! Builds the freestanding guests of `tests/images` with C compilers of the host system.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
@@ -10,14 +10,39 @@ pub(crate) struct Toolchain {
     compiler: &'static str,
     target: &'static [&'static str],
     linker: &'static str,
+    /// Linker script, beside the sources.
+    script: &'static str,
 }
 
-const CLANG: Toolchain =
-    Toolchain { compiler: "clang", target: &["--target=x86_64-none-elf"], linker: "ld.lld" };
-const GCC: Toolchain = Toolchain { compiler: "gcc", target: &["-m64", "-fno-pie"], linker: "ld" };
+// No red zone below an interrupt's frame.
+const CLANG: Toolchain = Toolchain {
+    compiler: "clang",
+    target: &["--target=x86_64-none-elf", "-mno-red-zone"],
+    linker: "ld.lld",
+    script: "guest.ld",
+};
+const GCC: Toolchain = Toolchain {
+    compiler: "gcc",
+    target: &["-m64", "-fno-pie", "-mno-red-zone"],
+    linker: "ld",
+    script: "guest.ld",
+};
+// One with LSE atomics, one with exclusives. Before translation is on, accesses are aligned.
+const CLANG_ARM64: Toolchain = Toolchain {
+    compiler: "clang",
+    target: &["--target=aarch64-none-elf", "-march=armv8.1-a", "-mstrict-align"],
+    linker: "ld.lld",
+    script: "arm64.ld",
+};
+const GCC_ARM64: Toolchain = Toolchain {
+    compiler: "aarch64-linux-gnu-gcc",
+    target: &["-march=armv8-a", "-mno-outline-atomics", "-mstrict-align", "-fno-pie"],
+    linker: "aarch64-linux-gnu-ld",
+    script: "arm64.ld",
+};
 
-/// Flags of every guest: no host headers, no SIMD state, no red zone below an interrupt's frame.
-const FLAGS: [&str; 10] = [
+/// Flags of every guest: no host headers, no SIMD state.
+const FLAGS: [&str; 9] = [
     "-std=gnu11",
     "-O2",
     "-Wall",
@@ -25,7 +50,6 @@ const FLAGS: [&str; 10] = [
     "-Werror",
     "-ffreestanding",
     "-fno-pic",
-    "-mno-red-zone",
     "-mgeneral-regs-only",
     "-fno-stack-protector",
 ];
@@ -34,17 +58,27 @@ fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Returns every complete toolchain; none means that the caller's test is skipped.
+/// Returns every complete toolchain for x86-64; none means that the caller's test is skipped.
 ///
 /// With `CROSSCALL_REQUIRE_TOOLS=1` absence is a failure.
-#[expect(clippy::print_stdout, reason = "a skipped test must say what it needs")]
 pub(crate) fn toolchains() -> Vec<Toolchain> {
-    let all = [CLANG, GCC].into_iter();
-    let found: Vec<Toolchain> = all.filter(|t| has(t.compiler) && has(t.linker)).collect();
+    complete([CLANG, GCC])
+}
+
+/// As `toolchains`, for arm64.
+pub(crate) fn arm64_toolchains() -> Vec<Toolchain> {
+    complete([CLANG_ARM64, GCC_ARM64])
+}
+
+#[expect(clippy::print_stdout, reason = "a skipped test must say what it needs")]
+fn complete(all: [Toolchain; 2]) -> Vec<Toolchain> {
+    let needs = all.each_ref().map(|t| format!("{} with {}", t.compiler, t.linker)).join(" or ");
+    let found = all.into_iter().filter(|t| has(t.compiler) && has(t.linker));
+    let found: Vec<Toolchain> = found.collect();
     if found.is_empty() {
         let is_required = std::env::var("CROSSCALL_REQUIRE_TOOLS").is_ok_and(|v| v == "1");
-        assert!(!is_required, "needs clang with ld.lld, or gcc with ld");
-        println!("skipped: needs clang");
+        assert!(!is_required, "needs {needs}");
+        println!("skipped: needs {needs}");
     }
     found
 }
@@ -73,7 +107,7 @@ impl Toolchain {
         compile.arg("-c").arg(sources.join(format!("{name}.c"))).arg("-o").arg(&object);
         run(compile);
         let mut link = Command::new(self.linker);
-        link.arg("-T").arg(sources.join("guest.ld")).arg("--build-id=none");
+        link.arg("-T").arg(sources.join(self.script)).arg("--build-id=none");
         link.arg("-o").arg(&image).arg(&object);
         run(link);
         take([object, image])
