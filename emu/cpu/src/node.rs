@@ -541,7 +541,7 @@ impl<I: Isa> Core<I> {
     fn finish(&mut self, j: usize, flow: Flow, pc: u64) {
         let config = &self.hw.config;
         let th = &mut self.hw.threads[j];
-        let cur = &th.current;
+        let cur = th.current;
         let latency = u64::from(config.timing.latency[cur.timing.class as usize]);
         let complete = cur.i.max(cur.data) + latency + cur.extra;
         // What follows from the instruction is not dated before what it waited for (C3).
@@ -566,11 +566,15 @@ impl<I: Isa> Core<I> {
         th.log.clear();
         th.begun = false;
         let (answers, ended) = (!th.answers_owed.is_empty(), th.now.max(retire));
+        let is_instruction = cur.timing.class != Class::IrqEntry;
         th.point_passed = false;
         th.counters.instructions += 1;
         th.spin.instructions += 1;
         if answers {
             self.hw.answer_invalidations(j, ended);
+        }
+        if self.hw.wanted.steps && is_instruction {
+            self.hw.event(j, ended, Event::Step { pc });
         }
         match flow {
             Flow::Next => {

@@ -92,7 +92,9 @@ impl<I: Isa> Core<I> {
             return;
         }
         spin.streak = spin.streak.saturating_add(1);
-        if spin.streak >= spin.next_try && self.hw.config.elide_spins {
+        // A list of all instructions has those of spins, too.
+        let is_elided = self.hw.config.elide_spins && !self.hw.wanted.steps;
+        if spin.streak >= spin.next_try && is_elided {
             self.try_elide(j);
         }
     }

@@ -4,8 +4,9 @@
 mod common;
 
 use common::{STORM, difference, topology};
-use emu_machine::Options;
-use emu_observe::Event;
+use emu_machine::{CpuCounters, Machine, Options, Until};
+use emu_observe::{Event, Observer, Record, Wanted};
+use emu_sim::{CpuId, SimTime};
 
 fn trace(machine: &str, args: &str, options: Options) -> Vec<String> {
     common::trace(&topology(machine), args, options)
@@ -50,6 +51,44 @@ fn skipped_spins_leave_the_state_of_stepped_ones() {
         let skipped = trace(machine, &args, Options::default());
         let options = Options { elide_spins: false, ..Options::default() };
         check_same(&format!("{machine} {idle}"), &skipped, &trace(machine, &args, options));
+    }
+}
+
+/// Instructions and interrupt entries that were listed, of each cpu.
+struct Steps {
+    is_asked: bool,
+    listed: [u64; 2],
+}
+
+impl Observer for Steps {
+    fn wanted(&self) -> Wanted {
+        Wanted { wakes: true, lines: false, steps: self.is_asked }
+    }
+    fn record(&mut self, r: &Record) {
+        if let Event::Step { .. } | Event::InterruptTaken { .. } = r.event {
+            self.listed[r.cpu.index()] += 1;
+        }
+    }
+}
+
+#[test]
+fn every_instruction_is_listed_if_asked_for_and_that_changes_nothing() {
+    for name in ["duo", "duo-arm"] {
+        let run = |is_asked| {
+            let topology = topology(name);
+            let mut m = Machine::new(&topology, Options::default()).expect("a machine");
+            m.load(&common::kernel(topology.isa), STORM).expect("it fits");
+            let mut steps = Steps { is_asked, listed: [0; 2] };
+            m.run(&Until { time: SimTime::from_us(5_000), regions: false }, &mut steps);
+            (m, steps.listed)
+        };
+        let ((plain, _), (asked, listed)) = (run(false), run(true));
+        for cpu in [CpuId(0), CpuId(1)] {
+            let counters = asked.counters(cpu);
+            assert_eq!(listed[cpu.index()], counters.instructions, "{name} {cpu}");
+            assert_eq!(CpuCounters { elided: 0, ..plain.counters(cpu) }, counters, "{name} {cpu}");
+        }
+        assert_eq!(plain.now(), asked.now(), "{name}");
     }
 }
 

@@ -144,7 +144,7 @@ pub enum Event {
         /// A readable copy is left.
         kept: bool,
     },
-    /// One instruction dispatched (instruction traces only).
+    /// One instruction, or one iteration of a repeated one, retired (instruction traces only).
     Step {
         /// Address.
         pc: u64,

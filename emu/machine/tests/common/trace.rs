@@ -24,9 +24,14 @@ impl Observer for Lines {
 }
 
 /// The guest kernel.
-fn kernel() -> Image {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images/x86_64/kern.elf");
-    Image::from_elf(&std::fs::read(path).expect("an image"), None).expect("a good one")
+pub(crate) fn kernel(isa: topology::Isa) -> Image {
+    let folder = match isa {
+        topology::Isa::X86_64 => "x86_64",
+        topology::Isa::Aarch64 => "aarch64",
+    };
+    let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/images");
+    let elf = std::fs::read(format!("{images}/{folder}/kern.elf")).expect("an image");
+    Image::from_elf(&elf, None).expect("a good one")
 }
 
 /// A machine by name; `name+n` has n siblings per core.
@@ -61,7 +66,7 @@ pub(crate) fn run_beside(
 ) -> (Machine, Vec<String>) {
     let elides = options.elide_spins;
     let mut machine = Machine::new(topology, options).expect("it is built");
-    machine.load(&kernel(), args).expect("the kernel fits");
+    machine.load(&kernel(topology.isa), args).expect("the kernel fits");
     prepare(&mut machine);
     let mut lines = Lines::default();
     let until = Until { time: SimTime::from_us(5_000), regions: false };
