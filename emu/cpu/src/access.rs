@@ -158,7 +158,7 @@ impl Hw {
             let sibling_until = t + self.config.smt_handover;
             if self.threads.iter().enumerate().any(|(i, th)| i != j && th.run == RunState::Running)
             {
-                let hold = Hold { line, until: t, sibling_until, owner: j, is_wanted: false };
+                let hold = Hold { until: t, sibling_until, ..Hold::of(line, j) };
                 self.hold(hold, t);
             }
         }
@@ -554,8 +554,7 @@ impl Port for CorePort<'_> {
         self.hw.caches.set_modified(line);
         let latency = u64::from(self.hw.config.timing.latency[Class::Rmw as usize]);
         let sibling_until = t + latency + self.hw.config.smt_handover;
-        let hold =
-            Hold { line, until: t + latency, sibling_until, owner: self.j, is_wanted: false };
+        let hold = Hold { until: t + latency, sibling_until, ..Hold::of(line, self.j) };
         self.hw.hold(hold, t);
         let cur = &mut self.hw.threads[self.j].current;
         let done = if cur.timing.class == Class::Rmw { t } else { t + latency };
@@ -764,7 +763,17 @@ impl Port for CorePort<'_> {
         if !is_replay {
             let th = &mut self.hw.threads[self.j];
             th.spin.is_clean = false;
-            th.monitor = MonitorState::Reserved(pa.line());
+            let (line, t) = (pa.line(), th.now);
+            let is_new = th.monitor != MonitorState::Reserved(line);
+            th.monitor = MonitorState::Reserved(line);
+            let is_held = self.hw.caches.perm(line).is_some_and(Perm::can_write);
+            if is_new && is_held && self.hw.config.exclusive_hold > 0 {
+                // P3: the line stays for a short loop, once a reservation.
+                self.hw.end_exclusive_hold(self.j, t);
+                let until = t + self.hw.config.exclusive_hold;
+                let hold = Hold { until, is_exclusive: true, ..Hold::of(line, self.j) };
+                self.hw.hold(hold, t);
+            }
         }
         Ok(value)
     }
@@ -799,6 +808,7 @@ impl Port for CorePort<'_> {
             self.hw.caches.set_modified(line);
         }
         self.performed(t, u128::from(stored), t);
+        self.hw.end_exclusive_hold(self.j, t);
         if stored {
             self.hw.wrote(self.j, line, t);
         }
@@ -810,6 +820,9 @@ impl Port for CorePort<'_> {
     }
 
     fn disarm_monitor(&mut self) {
+        let th = &self.hw.threads[self.j];
+        let t = th.current.i.max(th.now);
+        self.hw.end_exclusive_hold(self.j, t);
         self.hw.threads[self.j].monitor = MonitorState::Unarmed;
     }
 

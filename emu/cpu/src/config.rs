@@ -108,6 +108,8 @@ pub struct CoreConfig {
     pub order: MemoryOrder,
     /// Where atomics are performed.
     pub atomics: Atomics,
+    /// Cycles that a load exclusive of a line which the core may write keeps it at most.
+    pub exclusive_hold: u64,
     /// One in so many store exclusives fails although the reservation stands (seeded); 0 is none.
     pub exclusive_failure: u32,
     /// Requests a core may have under way.

@@ -92,7 +92,7 @@ impl<I: Isa> Core<I> {
         };
         if hw.config.line_keep > 0 && perm.can_write() && hw.threads.iter().any(waits) {
             let until = t + hw.config.line_keep;
-            hw.hold(Hold { line, until, sibling_until: 0, owner: 0, is_wanted: false }, t);
+            hw.hold(Hold { until, ..Hold::of(line, 0) }, t);
         }
         for j in 0..hw.threads.len() {
             if perm.can_write()
@@ -179,6 +179,22 @@ impl Hw {
         if perm.can_write() {
             let (dirty, watch) = (perm == Perm::Modified, self.leaves_watch(line));
             self.send_data(t, 0, line, LineMsg::Put { dirty, watch }, data);
+        }
+    }
+
+    /// The exclusive hold of cpu `j` ends at `t`, before its latest end: snoops that wait for it are
+    /// looked at again.
+    pub(crate) fn end_exclusive_hold(&mut self, j: usize, t: u64) {
+        let is_its = |h: &Hold| h.is_exclusive && h.owner == j && h.until > t;
+        let Some(at) = self.holds.iter().position(is_its) else { return };
+        let line = self.holds.remove(at).line;
+        let waits = |key: &Key, item: &CoreItem| {
+            key.phase == Phase::HoldEnd
+                && matches!(item, CoreItem::Line { line: l, .. } if *l == line)
+        };
+        for (key, item) in self.inbox.take_where(waits) {
+            self.inbox.push(Key { time: key.time.min(t + 1), ..key }, item);
+            self.bound_steps(t + 1);
         }
     }
 

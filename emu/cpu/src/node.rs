@@ -185,8 +185,18 @@ pub(crate) struct Hold {
     /// Siblings of `owner` wait until this cycle.
     pub(crate) sibling_until: u64,
     pub(crate) owner: usize,
+    /// It ends with the reservation of `owner` too.
+    pub(crate) is_exclusive: bool,
     /// A sibling waits: the owner's next write comes after it, or it would never get its turn.
     pub(crate) is_wanted: bool,
+}
+
+impl Hold {
+    /// A hold of no time, for the rest of its fields.
+    pub(crate) fn of(line: LineAddr, owner: usize) -> Hold {
+        let (until, sibling_until) = (0, 0);
+        Hold { line, until, sibling_until, owner, is_exclusive: false, is_wanted: false }
+    }
 }
 
 /// All of a core but the architectural state.

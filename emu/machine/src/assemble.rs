@@ -140,6 +140,7 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
             release: atomic_place(m.arm.atomics.release),
             acquire: atomic_place(m.arm.atomics.acquire),
         },
+        exclusive_hold: freq.cycles_in(SimTime(m.latency.exclusive_hold)),
         exclusive_failure: m.arm.exclusive_failure,
         fill_buffers: t.miss_buffer.max(MISS_BUFFER_MIN) as usize,
         cpus: options.cpus.unwrap_or(m.cpus.len() as u32),

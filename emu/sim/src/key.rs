@@ -120,6 +120,16 @@ impl<T> Agenda<T> {
         self.heap.pop().map(|Reverse(e)| (e.key, e.item))
     }
 
+    /// Takes all items for which `is` holds, earliest first.
+    pub fn take_where(&mut self, is: impl Fn(&Key, &T) -> bool) -> Vec<(Key, T)> {
+        let all = std::mem::take(&mut self.heap).into_iter();
+        let (taken, kept): (Vec<_>, Vec<_>) = all.partition(|Reverse(e)| is(&e.key, &e.item));
+        self.heap = kept.into();
+        let mut taken: Vec<_> = taken.into_iter().map(|Reverse(e)| (e.key, e.item)).collect();
+        taken.sort_by_key(|(key, _)| *key);
+        taken
+    }
+
     /// Number of items.
     #[must_use]
     pub fn len(&self) -> usize {

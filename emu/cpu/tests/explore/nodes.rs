@@ -107,6 +107,7 @@ pub fn config(case: &Case, mutation: Mutation) -> CoreConfig {
         own_store_triggers: false,
         order: MemoryOrder::Total,
         atomics: Atomics::default(),
+        exclusive_hold: 0,
         exclusive_failure: 0,
         fill_buffers: case.fill_buffers,
         cpus: 1,

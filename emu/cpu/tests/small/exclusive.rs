@@ -83,13 +83,44 @@ fn a_wait_for_the_line_ends_when_it_is_written() {
     assert!(world.is_over());
 }
 
+/// A load exclusive of a line that the core may write keeps it for a short loop.
+#[test]
+fn a_hold_lets_a_short_loop_finish_and_ends_with_it() {
+    // Cycle at which cpu 1 has the line that it asks for while cpu 0 has it reserved.
+    let run = |hold: u64, body: &[Op]| {
+        let mut ops = vec![Store(X, 1, Plain), Op::Fence(Fence::Full), Work(400)];
+        ops.extend(body);
+        let theirs = [Work(530), Store(X + 8, 1, Plain)];
+        let mut world = World::with(Weak, &[&ops, &theirs], |c| c.exclusive_hold = hold);
+        world.run(100_000);
+        assert!(world.is_over());
+        (world.cpu(0).regs[1] == 1, world.cycle())
+    };
+    let slow = [LoadEx(0, X), Work(300), StoreEx(1, X, 0, 1)];
+    let (stored, free) = run(0, &slow);
+    assert!(!stored);
+    assert!(!run(50, &slow).0, "the hold has its end");
+    let (stored, end) = run(500, &slow);
+    assert!(stored && end > free);
+    let (_, late) = run(5000, &slow);
+    assert_eq!(late, end, "the store ends the hold");
+    // Loads alone do not begin it again: the other cpu gets its turn.
+    let polls: Vec<Op> = (0..40).flat_map(|_| [LoadEx(0, X), Work(20)]).collect();
+    assert!(run(500, &polls).1 < 1500);
+    // So does giving the reservation up.
+    let gives_up = [LoadEx(0, X), Work(300), ClearEx, Work(1)];
+    assert!(run(5000, &gives_up).1 < end + 50);
+}
+
 /// P3: with equal legs, whatever the gap, the successes of all cpus together grow.
 #[test]
 fn somebody_always_gets_on_whatever_the_gap() {
-    for cpus in [2, 3, 8, 16, 64] {
-        for gap in [1, 2, 3, 5, 8, 13, 20, 24, 28, 32, 36, 40, 48, 56, 64] {
+    let gaps = [1, 2, 5, 13, 20, 24, 28, 32, 36, 40, 48, 64];
+    for (cpus, hold) in [2, 3, 16, 64].into_iter().flat_map(|cpus| [(cpus, 0), (cpus, 40)]) {
+        for gap in gaps {
             let ops = [LoadEx(0, X), Work(gap), StoreEx(1, X, 0, 1), Count(2, 1), IfNot(2, 0)];
-            let mut world = World::new(Weak, &vec![&ops[..]; cpus]);
+            let programs = vec![&ops[..]; cpus];
+            let mut world = World::with(Weak, &programs, |c| c.exclusive_hold = hold);
             // A turn of the line takes less than 200 cycles; every cpu may have to wait for all.
             let span = 1_000 * cpus as u64;
             let mut before = 0;

@@ -222,6 +222,7 @@ fn config(order: MemoryOrder, cores: usize) -> CoreConfig {
         own_store_triggers: false,
         order,
         atomics: Atomics::default(),
+        exclusive_hold: 0,
         exclusive_failure: 0,
         fill_buffers: 4,
         cpus: cores as u32,
