@@ -19,7 +19,8 @@
 //! | 1x3, 2 lines; store rmw | 3 601 195, minutes | none |
 //! | 1x3, 2 lines; store flush | 4 881 108, minutes | none |
 //! | 1x3, 2 lines; load rmw | 2 430 668, minutes | none |
-//! | 1x3, 2 lines; rmw monitor, load store, store monitor | none | at 1 million each |
+//! | 1x3, 2 lines; load store; rmw monitor | 8 348 272; 22 527 239 | none |
+//! | 1x3, 2 lines; store monitor | none | at 1 million |
 //! | 1x3, 2 lines; the four others | 24 385 to 943 589 | none |
 //! | 1x3, 2 lines, 1 way; store; load | 408 358; 103 818 | none |
 //! | 3x1, 2 lines, 1 way; rmw | 168 596 | none |
