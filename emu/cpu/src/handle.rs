@@ -182,8 +182,8 @@ impl Hw {
         }
     }
 
-    /// The exclusive hold of cpu `j` ends at `t`, before its latest end: snoops that wait for it are
-    /// looked at again.
+    /// The exclusive hold of cpu `j` ends at `t`, before its latest end: snoops that wait for it
+    /// are looked at again.
     pub(crate) fn end_exclusive_hold(&mut self, j: usize, t: u64) {
         let is_its = |h: &Hold| h.is_exclusive && h.owner == j && h.until > t;
         let Some(at) = self.holds.iter().position(is_its) else { return };
