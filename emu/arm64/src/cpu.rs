@@ -542,7 +542,10 @@ impl Isa for ArmCpu {
         if self.waits_for_event && self.event_register {
             return Some(WakeCause::Event);
         }
-        let is_ready = if request.wake_on_masked {
+        let is_power = request.reason == WaitReason::Power;
+        let is_ready = if is_power && self.gic.wake_request() {
+            true
+        } else if request.wake_on_masked {
             self.gic.pending().is_some()
         } else {
             self.interrupt().is_some()

@@ -175,6 +175,17 @@ impl LocalGic {
         })
     }
 
+    /// Whether the redistributor asks the power controller to power the cpu up. Masks and group
+    /// enables of the CPU interface do not count: they are off before GICR_WAKER is written.
+    ///
+    /// Source: \[GICv3\] "GICR_WAKER": with ProcessorSleep set, "all interrupts that arrive at the
+    /// Redistributor assert a WakeRequest signal". Status: spec.
+    #[must_use]
+    pub const fn wake_request(&self) -> bool {
+        let has_interrupt = self.redistributor.ready() != 0 || !self.spis.is_empty();
+        self.redistributor.is_asleep() && has_interrupt
+    }
+
     /// Acknowledges: the pending interrupt of this group becomes active. Returns its INTID, or
     /// 1023.
     pub fn acknowledge(&mut self, group: u8) -> u32 {

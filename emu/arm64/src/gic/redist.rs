@@ -144,7 +144,17 @@ impl Redistributor {
 
     /// Whether an interrupt is pending, enabled and not active.
     pub(super) const fn is_ready(&self, intid: u32) -> bool {
-        (self.pending() & self.enabled & !self.active) >> (intid & 31) & 1 != 0
+        self.ready() >> (intid & 31) & 1 != 0
+    }
+
+    /// Interrupts that are pending, enabled and not active.
+    pub(super) const fn ready(&self) -> u32 {
+        self.pending() & self.enabled & !self.active
+    }
+
+    /// Whether software has put the connection to the CPU interface to sleep.
+    pub(super) const fn is_asleep(&self) -> bool {
+        self.is_asleep
     }
 
     /// Who sent a pending SGI (GICv2).
@@ -177,7 +187,7 @@ impl Redistributor {
     /// The highest interrupt that could be taken: INTID, group, priority. The lower INTID wins.
     #[must_use]
     pub(super) fn highest(&self) -> Option<(u32, u8, u8)> {
-        let ready = self.pending() & self.enabled & !self.active;
+        let ready = self.ready();
         if ready == 0 || self.is_asleep {
             return None;
         }

@@ -133,6 +133,34 @@ fn firmware_answers_and_suspends() {
     assert_eq!(world.cpu.sys[Cell::SctlrEl1] & 1, 0, "translation off");
 }
 
+/// As Linux suspends with one security state: groups off, redistributor asleep, CPU_SUSPEND.
+#[test]
+fn interrupts_wake_a_cpu_whose_redistributor_sleeps() {
+    use emu_arm64::ctx::Call;
+    use emu_arm64::gic::IccReg;
+    let sgi = Signal::Interrupt { vector: 1, level: false, logical: None };
+    let spi = Signal::Forward { intid: 40, priority: 0x80, group: 1 };
+    for signal in [sgi, spi] {
+        let mut world = World::new();
+        world.cpu.gic.redistributor.write(0x1_0080, 4, u64::MAX);
+        world.cpu.gic.redistributor.write(0x1_0100, 4, u64::MAX);
+        world.cpu.gic.write(IccReg::Pmr, 0xf0);
+        world.cpu.gic.redistributor.write(0x14, 4, 2);
+        let wfi = request(world.run(&Hinted { hint: Hint::Wfi }).unwrap());
+        world.cpu.state.x[..4].copy_from_slice(&[0xc400_0001, 0x1_0002, PAGE, 7]);
+        let down = request(world.run(&Do { call: Call::Smc(0) }).unwrap());
+        assert_eq!(world.cpu.wake_cause(&down), None);
+        world.cpu.receive(signal, SimTime::ZERO);
+        assert_eq!(world.cpu.wake_cause(&down), Some(WakeCause::Interrupt), "{signal:?}");
+        assert_eq!(world.cpu.wake_cause(&wfi), None, "held at the redistributor");
+        world.cpu.step(&mut CodeCache::default(), &mut world.port).expect("flat memory");
+        assert_eq!(world.cpu.state.pc, PAGE);
+        world.cpu.gic.write(IccReg::Igrpen(1), 1);
+        world.cpu.gic.redistributor.write(0x14, 4, 0);
+        assert!(world.cpu.gic.pending().is_some(), "{signal:?} is there still");
+    }
+}
+
 #[test]
 fn an_event_of_another_cpu_ends_one_wait() {
     let mut world = World::new();
