@@ -344,18 +344,27 @@ impl World {
         let mut out = Vec::new();
         match e.to {
             NodeRef::Llc(_) => self.llc.handle(&e, &self.paths, CHANCE, &mut out),
-            _ => self.home.handle(&e, &self.paths, CHANCE, &mut out),
+            _ => {
+                self.home.begin_shadow(e.line, &self.phys);
+                self.home.handle(&e, &self.paths, CHANCE, &mut out);
+            }
         }
-        for e in out {
+        for i in 0..out.len() {
+            let (until_here, behind) = out.split_at_mut(i + 1);
+            let e = until_here[i];
             if let NodeRef::Core(c) = e.to {
                 let item = CoreItem::Line { line: e.line, msg: e.msg, data: e.data };
                 self.cores[c.index()].deliver(e.key, item);
             } else if let NodeRef::Device(index) = e.to {
                 let Far { cpu, pa, size, update, store } = self.far[index as usize];
-                let old = self.phys.load(pa, size);
-                if let Some(new) = update.apply(old, size) {
-                    self.phys.store(pa, size, new);
-                }
+                let (phys, mut old) = (&self.phys, 0);
+                let change = || {
+                    old = phys.load(pa, size);
+                    if let Some(new) = update.apply(old, size) {
+                        phys.store(pa, size, new);
+                    }
+                };
+                self.home.access(e.line, phys, change, behind);
                 let item = match store {
                     Some(n) => CoreItem::FarStored { smt: 0, n },
                     None => CoreItem::DeviceDone { smt: 0, value: old },
