@@ -1,7 +1,7 @@
 //! The arch seam: what a port has to provide.
 //!
 //! A port is a module `arch/<isa>.rs` with these names, the same for every ISA:
-//! - macros `point_here!`, `irq_disable!(point)`;
+//! - the macro `irq_disable!(point)`;
 //! - interrupts: `irq_enable`, `irq_is_on`;
 //! - `atomic`: the types of `core::sync::atomic`, with read-modify-writes as the ISA has them:
 //!   `SeqCst` ones order everything before and after, as Linux's that return a value do; and

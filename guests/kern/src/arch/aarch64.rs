@@ -26,6 +26,7 @@ use guests_abi::switch::Isa;
 use crate::config::{Config, Policy};
 use crate::machine::Node;
 use crate::percpu::Cpu;
+use crate::points::asm_at_point;
 use crate::task::Task;
 
 pub(crate) use gic::{send_ipi, send_ipi_many};
@@ -69,42 +70,14 @@ macro_rules! barrier {
 }
 use barrier;
 
-/// Records a point at this place; see `points.rs`.
-macro_rules! point_here {
-    ($name:expr) => {
-        #[expect(unsafe_code, reason = "a label in assembly; no instruction")]
-        // SAFETY: emits no instruction, only an entry of a section that is not loaded.
-        unsafe {
-            core::arch::asm!(
-                "771:",
-                ".pushsection .crosscall.points, \"\", @progbits",
-                ".quad 771b",
-                concat!(".asciz \"", $name, "\""),
-                ".balign 8",
-                ".popsection",
-                options(nostack, preserves_flags)
-            )
-        }
-    };
-}
-pub(crate) use point_here;
-
 /// Masks interrupts; the point stands on the instruction itself.
 macro_rules! irq_disable {
     ($name:ident) => {{
-        const _: &str = guests_abi::points::name::$name;
         #[expect(unsafe_code, reason = "DAIF has no Rust spelling")]
         // SAFETY: masking interrupts breaks no memory invariant.
         unsafe {
-            core::arch::asm!(
-                "771: msr daifset, #3",
-                ".pushsection .crosscall.points, \"\", @progbits",
-                ".quad 771b",
-                concat!(".asciz \"", stringify!($name), "\""),
-                ".balign 8",
-                ".popsection",
-                options(nostack, preserves_flags)
-            )
+            crate::points::asm_at_point!($name, "msr daifset, #3";
+                options(nostack, preserves_flags))
         }
     }};
 }
@@ -234,20 +207,9 @@ pub(crate) fn smp_mb_after_atomic() {
 /// Waits for an interrupt, which is masked, then unmasks it; returns after it was handled.
 #[inline]
 pub(crate) fn wait_halt() {
-    const _: &str = guests_abi::points::name::idle_wait;
+    barrier!("dsb sy");
     // SAFETY: a masked interrupt ends the wait.
-    unsafe {
-        asm!(
-            "dsb sy",
-            "771: wfi",
-            ".pushsection .crosscall.points, \"\", @progbits",
-            ".quad 771b",
-            ".asciz \"idle_wait\"",
-            ".balign 8",
-            ".popsection",
-            options(nostack, preserves_flags)
-        )
-    }
+    unsafe { asm_at_point!(idle_wait, "wfi"; options(nostack, preserves_flags)) }
     irq_enable();
 }
 

@@ -23,6 +23,7 @@ use crate::console::die;
 use crate::fdt;
 use crate::machine::Node;
 use crate::percpu::{Cpu, Pcpu};
+use crate::points::asm_at_point;
 
 pub(crate) use apic::{init_timer, send_ipi, send_ipi_many, timer_arm, timer_stop};
 pub(crate) use descriptors::{ArchCpu, init_cpu};
@@ -81,42 +82,13 @@ pub(crate) fn find_device(_node: &Node) {}
 /// Address of the test device: the contract says it, before the tree does.
 pub(crate) const TEST_DEVICE_AT_START: u64 = guests_abi::layout::TEST_DEVICE_BASE;
 
-/// Records a point at this place; see `points.rs`.
-macro_rules! point_here {
-    ($name:expr) => {
-        #[expect(unsafe_code, reason = "a label in assembly; no instruction")]
-        // SAFETY: emits no instruction, only an entry of a section that is not loaded.
-        unsafe {
-            core::arch::asm!(
-                "771:",
-                ".pushsection .crosscall.points, \"\", @progbits",
-                ".quad 771b",
-                concat!(".asciz \"", $name, "\""),
-                ".balign 8",
-                ".popsection",
-                options(nostack, preserves_flags)
-            )
-        }
-    };
-}
-pub(crate) use point_here;
-
 /// Masks interrupts; the point stands on the CLI itself.
 macro_rules! irq_disable {
     ($name:ident) => {{
-        const _: &str = guests_abi::points::name::$name;
         #[expect(unsafe_code, reason = "CLI has no Rust spelling")]
         // SAFETY: masking interrupts breaks no memory invariant.
         unsafe {
-            core::arch::asm!(
-                "771: cli",
-                ".pushsection .crosscall.points, \"\", @progbits",
-                ".quad 771b",
-                concat!(".asciz \"", stringify!($name), "\""),
-                ".balign 8",
-                ".popsection",
-                options(nostack)
-            )
+            crate::points::asm_at_point!($name, "cli"; options(nostack))
         }
     }};
 }
@@ -186,20 +158,8 @@ pub(crate) fn smp_mb_after_atomic() {
 /// Unmasks interrupts and halts as one step; returns after an interrupt was handled.
 #[inline]
 pub(crate) fn wait_halt() {
-    const _: &str = guests_abi::points::name::idle_wait;
     // SAFETY: interrupts may come from STI's shadow on; all handlers are installed.
-    unsafe {
-        asm!(
-            "771: sti",
-            "hlt",
-            ".pushsection .crosscall.points, \"\", @progbits",
-            ".quad 771b",
-            ".asciz \"idle_wait\"",
-            ".balign 8",
-            ".popsection",
-            options(nostack)
-        )
-    }
+    unsafe { asm_at_point!(idle_wait, "sti", "hlt"; options(nostack)) }
 }
 
 /// Arms the monitor on the line of `address`.
@@ -212,21 +172,8 @@ pub(crate) fn monitor(address: *const u32) {
 /// Waits in C1 for a store to the monitored line or an interrupt, which may be masked.
 #[inline]
 pub(crate) fn mwait() {
-    const _: &str = guests_abi::points::name::idle_wait;
     // SAFETY: ECX bit 0 lets a masked interrupt end the wait, so it cannot last for ever.
-    unsafe {
-        asm!(
-            "771: mwait",
-            ".pushsection .crosscall.points, \"\", @progbits",
-            ".quad 771b",
-            ".asciz \"idle_wait\"",
-            ".balign 8",
-            ".popsection",
-            in("eax") 0,
-            in("ecx") 1,
-            options(nostack)
-        )
-    }
+    unsafe { asm_at_point!(idle_wait, "mwait"; in("eax") 0, in("ecx") 1, options(nostack)) }
 }
 
 /// What the machine lacks for `idle=mwait`, if anything.

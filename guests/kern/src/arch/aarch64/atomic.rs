@@ -57,31 +57,32 @@ pub(crate) fn use_lse() {
     barrier!("isb");
 }
 
-/// One LSE instruction with an operand and a result, in the form of its order.
-macro_rules! lse {
-    ($name:literal, $width:literal, $order:expr, $word:expr, $operand:expr) => {{
-        let result;
-        macro_rules! form {
-                ($suffix:literal) => {
-                    // SAFETY: an atomic operation on a word that the caller holds a reference to.
-                    unsafe {
-                        asm!(
-                            ".arch_extension lse",
-                            concat!($name, $suffix, " {operand:", $width, "}, {result:", $width,
-                                "}, [{word}]"),
-                            operand = in(reg) $operand,
-                            result = lateout(reg) result,
-                            word = in(reg) $word.as_ptr(),
-                            options(nostack, preserves_flags)
-                        )
-                    }
-                };
-            }
+/// A macro with the suffix that an order has in LSE instructions, before its other arguments.
+macro_rules! by_order {
+    ($order:expr, $form:ident, $($argument:expr),*) => {
         match $order {
-            Ordering::Relaxed => form!(""),
-            Ordering::Acquire => form!("a"),
-            Ordering::Release => form!("l"),
-            _ => form!("al"),
+            Ordering::Relaxed => $form!("", $($argument),*),
+            Ordering::Acquire => $form!("a", $($argument),*),
+            Ordering::Release => $form!("l", $($argument),*),
+            _ => $form!("al", $($argument),*),
+        }
+    };
+}
+
+/// One LSE instruction with an operand and a result.
+macro_rules! lse {
+    ($suffix:literal, $name:expr, $width:expr, $word:expr, $operand:expr) => {{
+        let result;
+        // SAFETY: an atomic operation on a word that the caller holds a reference to.
+        unsafe {
+            asm!(
+                ".arch_extension lse",
+                concat!($name, $suffix, " {operand:", $width, "}, {result:", $width, "}, [{word}]"),
+                operand = in(reg) $operand,
+                result = lateout(reg) result,
+                word = in(reg) $word.as_ptr(),
+                options(nostack, preserves_flags)
+            )
         }
         result
     }};
@@ -89,29 +90,18 @@ macro_rules! lse {
 
 /// Compare and swap; the result is what was there.
 macro_rules! cas {
-    ($width:literal, $order:expr, $word:expr, $expected:expr, $new:expr) => {{
+    ($suffix:literal, $width:expr, $word:expr, $expected:expr, $new:expr) => {{
         let mut seen = $expected;
-        macro_rules! form {
-                        ($suffix:literal) => {
-                            // SAFETY: as in `lse`.
-                            unsafe {
-                                asm!(
-                                    ".arch_extension lse",
-                                    concat!("cas", $suffix, " {seen:", $width, "}, {new:", $width,
-                                        "}, [{word}]"),
-                                    seen = inout(reg) seen,
-                                    new = in(reg) $new,
-                                    word = in(reg) $word.as_ptr(),
-                                    options(nostack, preserves_flags)
-                                )
-                            }
-                        };
-                    }
-        match $order {
-            Ordering::Relaxed => form!(""),
-            Ordering::Acquire => form!("a"),
-            Ordering::Release => form!("l"),
-            _ => form!("al"),
+        // SAFETY: as in `lse`.
+        unsafe {
+            asm!(
+                ".arch_extension lse",
+                concat!("cas", $suffix, " {seen:", $width, "}, {new:", $width, "}, [{word}]"),
+                seen = inout(reg) seen,
+                new = in(reg) $new,
+                word = in(reg) $word.as_ptr(),
+                options(nostack, preserves_flags)
+            )
         }
         seen
     }};
@@ -172,7 +162,7 @@ macro_rules! atomic {
                 _failure: Ordering,
             ) -> Result<$value, $value> {
                 if is_lse() {
-                    let seen: $value = cas!($width, order, self.0, current, new);
+                    let seen: $value = by_order!(order, cas, $width, self.0, current, new);
                     return if seen == current { Ok(seen) } else { Err(seen) };
                 }
                 let order_here = exclusives_order(order);
@@ -196,7 +186,7 @@ macro_rules! fetch {
             pub(crate) fn $method(&self, value: $value, order: Ordering) -> $value {
                 if is_lse() {
                     let operand: fn($value) -> $value = $operand;
-                    return lse!($lse, $width, order, self.0, operand(value));
+                    return by_order!(order, lse, $lse, $width, self.0, operand(value));
                 }
                 let seen = self.0.$method(value, exclusives_order(order));
                 full_barrier(order);
