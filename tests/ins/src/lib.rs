@@ -9,6 +9,8 @@
 //! A line that starts with `#` is a comment; one that starts with a word of [`Reader::HEADS`], as
 //! in `mode 32`, holds for the rows behind it.
 
+pub mod registers;
+
 use std::path::Path;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};

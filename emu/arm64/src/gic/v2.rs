@@ -257,6 +257,8 @@ impl<P: Port> Ctx<'_, P> {
 
 #[cfg(test)]
 mod tests {
+    use tests_ins::registers::{self, Row};
+
     use super::*;
 
     const CONFIG: GicConfig = GicConfig { affinity: 0x101, number: 5, is_last: false };
@@ -338,9 +340,6 @@ mod tests {
         assert_eq!(gic.read_v2(0x300, 4), 0);
     }
 
-    /// First and last offset, step; bytes of an access; value after reset, and after all ones.
-    type Row = (u64, u64, u64, &'static [u8], u64, u64);
-
     /// Source: \[GICv2\] "Distributor register map", "CPU interface register map"; GIC-400 manual
     /// for what is read-only.
     #[rustfmt::skip]
@@ -372,22 +371,7 @@ mod tests {
     #[test]
     fn every_offset_reads_and_writes_as_the_manual_says_at_every_width() {
         let fresh = LocalGic::for_v2(CONFIG);
-        for offset in (0..0x1000).chain(INTERFACE..INTERFACE + 0x2000) {
-            for size in [1, 2, 4, 8] {
-                let row = REGISTERS.iter().find(|(first, last, step, sizes, ..)| {
-                    (*first..=*last).contains(&offset)
-                        && (offset - first) % step == 0
-                        && sizes.contains(&size)
-                });
-                let (reset, written) = row.map_or((0, 0), |row| (row.4, row.5));
-                assert_eq!(fresh.read_v2(offset, size), reset, "{offset:#x}, {size}");
-                let mut gic = fresh.clone();
-                gic.write_v2(offset, size, u64::MAX);
-                assert_eq!(gic.read_v2(offset, size), written, "{offset:#x}, {size}");
-                if row.is_none() {
-                    assert_eq!(gic, fresh, "{offset:#x}, {size}");
-                }
-            }
-        }
+        let offsets = (0..0x1000).chain(INTERFACE..INTERFACE + 0x2000);
+        registers::check(&fresh, REGISTERS, offsets, LocalGic::read_v2, LocalGic::write_v2);
     }
 }

@@ -196,11 +196,17 @@ impl Spis {
     }
 
     /// Follows the input line of an interrupt.
-    pub(super) fn set_line(&mut self, intid: u32, is_up: bool) {
+    pub(super) fn set_line(
+        &mut self,
+        intid: u32,
+        is_up: bool,
+        route: &mut impl Route,
+    ) -> Vec<Effect> {
         if let Some(spi) = self.get_mut(intid) {
             spi.latch |= spi.is_edge && is_up && !spi.line;
             spi.line = is_up;
         }
+        self.settle(intid..intid + 1, route)
     }
 
     /// Whether a cpu was told of an interrupt.
