@@ -49,21 +49,7 @@ static inline void serial_byte(u8 byte) {
     write32(UART, byte);
 }
 
-static inline void print(const char *text) {
-    for (; *text; text++) serial_byte((u8)*text);
-}
-
-static inline void print_number(u64 value) {
-    char digits[20];
-    int n = 0;
-    do digits[n++] = (char)('0' + value % 10);
-    while (value /= 10);
-    while (n) serial_byte((u8)digits[--n]);
-}
-
-static inline void console(const char *text) {
-    for (; *text; text++) test_write(TEST_CONSOLE, (u8)*text);
-}
+#include "text.h"
 
 __attribute__((noreturn)) static inline void finish(u64 code) {
     test_write(TEST_EXIT, code);

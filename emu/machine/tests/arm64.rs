@@ -2,15 +2,15 @@
 
 #[path = "common/guest.rs"]
 mod guest;
+#[path = "common/words.rs"]
+mod words;
 
 use std::path::Path;
 
-use emu_machine::load::{Segment, Symbols};
 use emu_machine::{BuildError, Image, Machine, Options, Stop, Until, handover};
 use emu_sim::{CpuId, PhysAddr, SimTime};
 use topology::Isa;
-
-const START: u64 = 0x8008_0000;
+use words::image;
 
 /// Reads what it was handed, writes to the console and exits.
 #[rustfmt::skip]
@@ -29,27 +29,6 @@ const PROBE: [u32; 13] = [
     0xd503_207f,    // wfi
     0x17ff_ffff,    // b .-4
 ];
-
-fn image(code: &[u32]) -> Image {
-    let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let segment = Segment {
-        index: 0,
-        base: PhysAddr(START),
-        size: bytes.len() as u64,
-        bytes,
-        virtual_base: START,
-        is_executable: true,
-        is_writable: false,
-    };
-    Image {
-        isa: Isa::Aarch64,
-        entry: PhysAddr(START),
-        segments: vec![segment],
-        symbols: Symbols::default(),
-        points: Vec::new(),
-        origin: None,
-    }
-}
 
 fn machine(name: &str, options: Options) -> Machine {
     let topology = topology::Machine::load(name, &[]).expect("a machine");

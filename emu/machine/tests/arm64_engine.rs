@@ -1,12 +1,14 @@
 //! What the engine does for arm64 machines: atomics near and far, exclusives, skipped spins, the
 //! cost of a cpu's start.
 
-use emu_machine::load::{Segment, Symbols};
-use emu_machine::{Image, Machine, Options, Stop, Until};
-use emu_sim::{CpuId, PhysAddr, SimTime};
-use topology::{AtomicPlace, Atomics, Isa};
+#[path = "common/words.rs"]
+mod words;
 
-const START: u64 = 0x8008_0000;
+use emu_machine::{Machine, Options, Stop, Until};
+use emu_sim::{CpuId, SimTime};
+use topology::{AtomicPlace, Atomics};
+use words::{START, image};
+
 /// Where the cpus count together.
 const SHARED: u64 = 0x8009_0000;
 /// Operations of each cpu.
@@ -60,27 +62,6 @@ fn program(topology: &topology::Machine, cpus: usize, operation: &[u32]) -> Vec<
     words.extend(mov(9, 0x0900_0000));
     words.extend([0xf900_0d3f, WFI]); // str xzr, [x9, #0x18]
     words
-}
-
-fn image(words: &[u32]) -> Image {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let segment = Segment {
-        index: 0,
-        base: PhysAddr(START),
-        size: bytes.len() as u64,
-        bytes,
-        virtual_base: START,
-        is_executable: true,
-        is_writable: false,
-    };
-    Image {
-        isa: Isa::Aarch64,
-        entry: PhysAddr(START),
-        segments: vec![segment],
-        symbols: Symbols::default(),
-        points: Vec::new(),
-        origin: None,
-    }
 }
 
 /// Runs the operation on so many cpus; returns the machine and how long it took.

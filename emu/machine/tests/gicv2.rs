@@ -3,12 +3,12 @@
 //! The guest is assembled words. Cpu 0 turns on cpu 1; cpu 1 sends SGI 5 by GICD_SGIR; cpu 0 takes
 //! it, reads GICC_IAR, ends it, lets the transmitter interrupt it, and exits.
 
-use emu_machine::load::{Segment, Symbols};
-use emu_machine::{Image, Machine, Options, Stop, Until};
-use emu_sim::{CpuId, PhysAddr, SimTime};
-use topology::Isa;
+#[path = "common/words.rs"]
+mod words;
 
-const START: u64 = 0x8008_0000;
+use emu_machine::{Machine, Options, Stop, Until};
+use emu_sim::{CpuId, SimTime};
+
 /// Where the vector of an IRQ from the current level lies.
 const IRQ: usize = 0x800 + 0x280;
 
@@ -74,41 +74,16 @@ const HANDLER: [u32; 11] = [
     0xd69f_03e0,    // eret
 ];
 
-fn image() -> Image {
-    let mut bytes = vec![0; IRQ];
-    let put = |bytes: &mut Vec<u8>, at: usize, code: &[u32]| {
-        let words: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
-        bytes.resize(bytes.len().max(at + words.len()), 0);
-        bytes[at..at + words.len()].copy_from_slice(&words);
-    };
-    put(&mut bytes, 0, &MAIN);
-    put(&mut bytes, IRQ, &HANDLER);
-    let segment = Segment {
-        index: 0,
-        base: PhysAddr(START),
-        size: bytes.len() as u64,
-        bytes,
-        virtual_base: START,
-        is_executable: true,
-        is_writable: false,
-    };
-    Image {
-        isa: Isa::Aarch64,
-        entry: PhysAddr(START),
-        segments: vec![segment],
-        symbols: Symbols::default(),
-        points: Vec::new(),
-        origin: None,
-    }
-}
-
 #[test]
 fn an_sgi_says_its_sender_and_a_shared_interrupt_comes_and_ends() {
     for (name, set) in [("quad-arm", &["gic.version=2"][..]), ("hikey-620", &[])] {
         let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
         let topology = topology::Machine::load(name, &set).expect("a machine");
         let mut m = Machine::new(&topology, Options::default()).expect("it is built");
-        m.load(&image(), "").expect("it fits");
+        let mut words = MAIN.to_vec();
+        words.resize(IRQ / 4, 0);
+        words.extend(HANDLER);
+        m.load(&words::image(&words), "").expect("it fits");
         let until = Until { time: SimTime::from_us(200), regions: false };
         assert_eq!(m.run(&until, &mut ()), Stop::Exit { code: 0 }, "{name}");
         assert_eq!((m.console(), m.check_laws()), (&b"B"[..], Ok(())));
