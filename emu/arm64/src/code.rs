@@ -53,14 +53,6 @@ impl CodeCache {
     }
 }
 
-impl Entry {
-    /// Whether it is the line of the word at this address, in this translation and level.
-    #[inline(always)]
-    pub(crate) fn is(&self, va: u64, flushes: u64, el: u8) -> bool {
-        self.va == va & !60 && self.flushes == flushes && self.el == el
-    }
-}
-
 /// Number of recent lines of a cpu, a power of two.
 const RECENT: usize = 256;
 
@@ -79,6 +71,14 @@ pub(crate) struct Entry {
     pub(crate) version: u32,
     /// The ops.
     pub(crate) ops: Line,
+}
+
+impl Entry {
+    /// Whether it is the line of the word at this address, in this translation and level.
+    #[inline(always)]
+    pub(crate) fn is(&self, va: u64, flushes: u64, el: u8) -> bool {
+        self.va == va & !60 && self.flushes == flushes && self.el == el
+    }
 }
 
 /// The recent lines of one cpu, by virtual address.

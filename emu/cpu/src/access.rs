@@ -282,6 +282,19 @@ impl CorePort<'_> {
         self.perform_at(retired)
     }
 
+    /// Uses the line at `t` for a write, or asks for it.
+    fn own_line(&mut self, line: LineAddr, t: u64) -> Result<(), Wait> {
+        if self.hw.disturbs_spin(self.j, CachePort::Data, line, t, true) {
+            return self.wait(Pending::At(t));
+        }
+        let hit = self.hw.caches.access(CachePort::Data, line, t, self.j);
+        if !hit.is_some_and(|h| h.perm.can_write()) {
+            self.hw.request(self.j, line, true, CachePort::Data, t);
+            return self.wait(Pending::Line(line));
+        }
+        Ok(())
+    }
+
     /// A load that acquires or reserves does not take its value from the store buffer, and one that
     /// acquires comes behind store-releases (A3).
     #[cold]
@@ -537,14 +550,7 @@ impl Port for CorePort<'_> {
         if let Some(until) = self.hw.sibling_wait(self.j, line, t, true) {
             return self.wait(Pending::At(until));
         }
-        if self.hw.disturbs_spin(self.j, CachePort::Data, line, t, true) {
-            return self.wait(Pending::At(t));
-        }
-        let hit = self.hw.caches.access(CachePort::Data, line, t, self.j);
-        if !hit.is_some_and(|h| h.perm.can_write()) {
-            self.hw.request(self.j, line, true, CachePort::Data, t);
-            return self.wait(Pending::Line(line));
-        }
+        self.own_line(line, t)?;
         self.hw.check_shadow(self.j, line, t, self.phys, "read-modify-write");
         let old = read(self.phys, pa, size);
         if let Some(new) = change(old) {
@@ -790,14 +796,7 @@ impl Port for CorePort<'_> {
         }
         let stands = self.hw.threads[self.j].monitor == MonitorState::Reserved(line);
         if stands {
-            if self.hw.disturbs_spin(self.j, CachePort::Data, line, t, true) {
-                return self.wait(Pending::At(t));
-            }
-            let hit = self.hw.caches.access(CachePort::Data, line, t, self.j);
-            if !hit.is_some_and(|h| h.perm.can_write()) {
-                self.hw.request(self.j, line, true, CachePort::Data, t);
-                return self.wait(Pending::Line(line));
-            }
+            self.own_line(line, t)?;
         }
         let stored = stands && !self.hw.exclusive_fails(self.j);
         self.hw.threads[self.j].monitor = MonitorState::Unarmed;

@@ -551,7 +551,7 @@ impl<I: Isa> Core<I> {
     fn finish(&mut self, j: usize, flow: Flow, pc: u64) {
         let config = &self.hw.config;
         let th = &mut self.hw.threads[j];
-        let cur = th.current;
+        let cur = &th.current;
         let latency = u64::from(config.timing.latency[cur.timing.class as usize]);
         let complete = cur.i.max(cur.data) + latency + cur.extra;
         // What follows from the instruction is not dated before what it waited for (C3).
