@@ -1,15 +1,10 @@
 //! arm64 machines at hand-over: what the boot cpu finds, and what runs on a foreign machine.
 
-#[path = "common/guest.rs"]
-mod guest;
 #[path = "common/words.rs"]
 mod words;
 
-use std::path::Path;
-
-use emu_machine::{BuildError, Image, Machine, Options, Stop, Until, handover};
+use emu_machine::{BuildError, Machine, Options, Stop, Until, handover};
 use emu_sim::{CpuId, PhysAddr, SimTime};
-use topology::Isa;
 use words::image;
 
 /// Reads what it was handed, writes to the console and exits.
@@ -66,25 +61,4 @@ fn an_image_of_another_instruction_set_is_refused() {
     let topology = topology::Machine::load("duo", &[]).expect("a machine");
     let found = handover::arm64(&topology, PhysAddr(0), Vec::new());
     assert_eq!(found, Err(handover::HandoverError::Isa));
-}
-
-/// Start by CPU_ON, SGIs to one, to all others and to clusters, stores that all read; by code with
-/// LSE atomics and by code with exclusives.
-#[test]
-fn a_guest_in_c_starts_all_cpus_and_they_answer() {
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    for toolchain in guest::arm64_toolchains() {
-        let elf = toolchain.build("smp_arm64", &[], out);
-        let image = Image::from_elf(&elf, Some(Isa::Aarch64)).expect("smp_arm64");
-        for cpus in [1, 2, 15, 16, 17, 65, 384] {
-            let mut m = machine(&format!("smp-arm-{cpus}"), Options::default());
-            m.load(&image, "").expect("it fits");
-            let until = Until { time: SimTime::from_us(10_000), regions: false };
-            let case = format!("{} on {cpus} cpus", toolchain.name());
-            assert_eq!(m.run(&until, &mut ()), Stop::Exit { code: 0 }, "{case}");
-            let text = format!("smp: {cpus} cpus, {cpus} answered\nsmp: passed\n");
-            assert_eq!(String::from_utf8_lossy(m.console()), text, "{case}");
-            assert_eq!(m.check_laws(), Ok(()), "{case}");
-        }
-    }
 }

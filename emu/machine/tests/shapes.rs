@@ -1,8 +1,10 @@
-//! The guest `smp.c` on machines of every size and shape at which something changes: sets of CPUs
-//! that fill a word, APIC IDs that need x2APIC, LLCs of odd widths, packages of one CPU.
+//! The guests `smp.c` and `smp_arm64.c` on machines of every size and shape at which something
+//! changes: sets of CPUs that fill a word, APIC IDs that need x2APIC, clusters of 16 that an SGI
+//! reaches at once, LLCs of odd widths, packages of one CPU.
 //!
-//! The guest starts all CPUs, sends to each, to all and to clusters, and stores lines that all
-//! read; here what it found is held against the topology. By default a few sizes; `EXHAUSTIVE=1
+//! A guest starts all CPUs, sends to each, to all and to clusters, and stores lines that all read;
+//! that for arm64 changes a translation that all have used. Here what it found is held against the
+//! topology. By default a few sizes; `EXHAUSTIVE=1
 //! cargo test -p emu_machine --test shapes` runs all of them and prints how long a start takes.
 
 #[path = "common/guest.rs"]
@@ -12,6 +14,7 @@ use std::path::Path;
 
 use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_sim::{CpuId, SimTime};
+use topology::Isa;
 
 /// Boots `name` on a machine and checks what the guest found; simulated time of the start.
 fn check(image: &Image, machine: &str, set: &[String]) -> SimTime {
@@ -57,6 +60,44 @@ fn is_exhaustive() -> bool {
     std::env::var_os("EXHAUSTIVE").is_some()
 }
 
+/// These sizes, or all at which something changes.
+fn sizes(some: &[u32]) -> Vec<u32> {
+    let all = [1..=2, 63..=65, 127..=129, 255..=257, 383..=385, 511..=513, 1024..=1024];
+    if is_exhaustive() { all.into_iter().flatten().collect() } else { some.to_vec() }
+}
+
+/// As `check`, on arm64.
+fn check_arm64(image: &Image, machine: &str, set: &[&str]) -> SimTime {
+    let case = format!("{machine} {set:?}");
+    let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
+    let topology = topology::Machine::load(machine, &set).expect(&case);
+    let mut machine = Machine::new(&topology, Options::default()).expect(&case);
+    machine.load(image, "").expect(&case);
+    let time = SimTime::from_us(1_000_000);
+    let stop = machine.run(&Until { time, regions: true }, &mut ());
+    assert!(matches!(stop, Stop::Region { begin: true, .. }), "{case}: {stop:?}");
+    let started = machine.now();
+    let stop = machine.run(&Until { time, regions: false }, &mut ());
+    let console = String::from_utf8_lossy(machine.console()).into_owned();
+    assert_eq!(stop, Stop::Exit { code: 0 }, "{case}: {console}");
+    let cpus = topology.cpus.len();
+    assert_eq!(console, format!("smp: {cpus} cpus, {cpus} answered\nsmp: passed\n"), "{case}");
+    assert_eq!(machine.check_laws(), Ok(()), "{case}");
+    for c in 1..cpus as u32 {
+        assert!(machine.counters(CpuId(c)).snoops >= 4, "{case} cpu{c}");
+    }
+    started
+}
+
+fn arm64_images(extra: &[&str]) -> Vec<Image> {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let build = |t: &guest::Toolchain| {
+        let elf = t.build("smp_arm64", extra, out);
+        Image::from_elf(&elf, Some(Isa::Aarch64)).expect("a good image")
+    };
+    guest::arm64_toolchains().iter().map(build).collect()
+}
+
 fn images() -> Vec<Image> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let toolchains = guest::toolchains();
@@ -66,13 +107,8 @@ fn images() -> Vec<Image> {
 
 #[test]
 fn every_cpu_is_started_interrupted_and_sees_stores_at_every_size() {
-    let some = [1, 2, 64, 65, 255, 256, 257, 384];
-    let all: Vec<u32> = [1..=2, 63..=65, 127..=129, 255..=257, 383..=385, 511..=513, 1024..=1024]
-        .into_iter()
-        .flatten()
-        .collect();
     for image in images() {
-        for cpus in if is_exhaustive() { &all[..] } else { &some[..] } {
+        for cpus in sizes(&[1, 2, 64, 65, 255, 256, 257, 384]) {
             let started = check(&image, &format!("smp-{cpus}"), &[]);
             if is_exhaustive() {
                 println!("smp-{cpus}: up after {started}");
@@ -105,5 +141,29 @@ fn every_cpu_is_started_interrupted_and_sees_stores_in_every_shape() {
                 }
             }
         }
+    }
+}
+
+/// By code with LSE atomics and by code with exclusives.
+#[test]
+fn every_cpu_of_arm64_is_started_interrupted_and_sees_stores_and_invalidations() {
+    for image in arm64_images(&[]) {
+        for cpus in sizes(&[1, 2, 15, 16, 17, 65, 257, 384]) {
+            let started = check_arm64(&image, &format!("smp-arm-{cpus}"), &[]);
+            if is_exhaustive() {
+                println!("smp-arm-{cpus}: up after {started}");
+            }
+        }
+        check_arm64(&image, "smp-arm-72", &["smp.llc_width=36", "smp.smt=2"]);
+        for machine in ["neoverse-n1-2s", "graviton2"] {
+            check_arm64(&image, machine, &[]);
+        }
+    }
+    // A Cortex-A53 has no LSE.
+    for image in arm64_images(&["-DGICV2", "-march=armv8-a", "-mno-outline-atomics"]) {
+        for cpus in 1..=8 {
+            check_arm64(&image, &format!("smp-arm-{cpus}"), &["gic.version=2"]);
+        }
+        check_arm64(&image, "hikey-620", &[]);
     }
 }

@@ -70,6 +70,17 @@ impl SgiTarget {
         (SgiTarget::List { cluster, first, list: value as u16 }, intid)
     }
 
+    /// Affinity of the only cpu in the list, if there is one.
+    #[must_use]
+    pub const fn only(self) -> Option<u32> {
+        match self {
+            SgiTarget::List { cluster, first, list } if list.is_power_of_two() => {
+                Some(cluster | (first as u32 + list.trailing_zeros()))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether a list has the cpu of this affinity.
     #[must_use]
     pub fn contains(self, affinity: u32) -> bool {

@@ -104,13 +104,11 @@ impl<P: Port> Ctx<'_, P> {
     /// With several cpus in the list, each finds itself in it ([`SgiTarget::contains`]).
     fn send_sgi(&mut self, value: u64) -> Exec<()> {
         let (target, vector) = SgiTarget::from_register(value);
-        let (target, logical) = match target {
-            SgiTarget::AllButSelf => (Target::AllButSelf, None),
-            SgiTarget::List { list: 0, .. } => return Ok(()),
-            SgiTarget::List { cluster, first, list } if list.is_power_of_two() => {
-                (Target::ArchId(cluster | (u32::from(first) + list.trailing_zeros())), None)
-            }
-            SgiTarget::List { .. } => (Target::Match(value), Some(value)),
+        let (target, logical) = match (target, target.only()) {
+            (SgiTarget::AllButSelf, _) => (Target::AllButSelf, None),
+            (SgiTarget::List { list: 0, .. }, _) => return Ok(()),
+            (_, Some(affinity)) => (Target::ArchId(affinity), None),
+            (_, None) => (Target::Match(value), Some(value)),
         };
         let signal = Signal::Interrupt { vector, level: false, logical };
         Ok(self.port.signal(target, signal, false)?)

@@ -180,24 +180,65 @@ fn is_addressed(value: u64, affinity: [u8; 4], is_sender: bool) -> bool {
 
 /// The same by the decoder, as the sender and each receiver use it.
 fn is_reached(value: u64, affinity: u32, is_sender: bool) -> bool {
-    match SgiTarget::from_register(value).0 {
-        SgiTarget::AllButSelf => !is_sender,
-        list => list.contains(affinity),
+    let target = SgiTarget::from_register(value).0;
+    match target.only() {
+        _ if target == SgiTarget::AllButSelf => !is_sender,
+        Some(only) => only == affinity,
+        None => target.contains(affinity),
+    }
+}
+
+/// The cpus of one value of Aff3.Aff2.Aff1 that a write reaches, as sixteen bits for each sixteen
+/// values of Aff0.
+fn reached(value: u64, cluster: u32) -> [u16; 16] {
+    let target = SgiTarget::from_register(value).0;
+    let only = target.only();
+    let mut sets = [0; 16];
+    for aff0 in 0..256_u32 {
+        let affinity = cluster << 8 | aff0;
+        if only.map_or_else(|| target.contains(affinity), |only| only == affinity) {
+            sets[aff0 as usize / 16] |= 1 << (aff0 % 16);
+        }
+    }
+    sets
+}
+
+/// The oracle is a bit copied: the list stands for the cpus of one cluster and one range.
+#[test]
+fn every_mask_of_24_clusters_of_16_reaches_whom_the_manual_says() {
+    for cluster in 0..24_u64 {
+        for list in 0..=u16::MAX {
+            let value = cluster << 16 | 9 << 24 | u64::from(list);
+            let (target, intid) = SgiTarget::from_register(value);
+            assert_eq!(intid, 9);
+            let only = target.only();
+            for aff1 in 0..24_u32 {
+                let is_in = |core: &u32| {
+                    let affinity = aff1 << 8 | core;
+                    only.map_or_else(|| target.contains(affinity), |only| only == affinity)
+                };
+                let mask = (0..16).filter(is_in).fold(0, |mask, core| mask | 1_u16 << core);
+                assert_eq!(mask, if u64::from(aff1) == cluster { list } else { 0 }, "{value:#x}");
+            }
+        }
     }
 }
 
 #[test]
-fn every_mask_of_24_clusters_of_16_reaches_whom_the_manual_says() {
-    for cluster in 0..24_u64 {
-        for list in 0..1 << 16 {
-            let value = cluster << 16 | 9 << 24 | list;
-            let (target, intid) = SgiTarget::from_register(value);
-            assert_eq!(intid, 9);
-            // A cluster of its own answers for all of its cpus, the next one for strangers.
-            for (aff1, is_own) in [(cluster as u32, true), ((cluster as u32 + 1) % 24, false)] {
-                let reached = (0..16).filter(|core| target.contains(aff1 << 8 | core));
-                let mask = reached.fold(0, |mask, core| mask | 1_u64 << core);
-                assert_eq!(mask, if is_own { list } else { 0 }, "{value:#x}");
+fn every_mask_of_every_range_reaches_whom_the_manual_says() {
+    // Affinities with holes: 7.6.5 and its neighbours in each field.
+    let clusters = [0x07_0605_u32, 0x07_0604, 0x07_0705, 0x06_0605];
+    for range in 0..16 {
+        for list in 0..=u16::MAX {
+            let value = 7 << 48 | range << 44 | 6 << 32 | 5 << 16 | u64::from(list);
+            let mut wanted = [0; 16];
+            wanted[range as usize] = list;
+            assert_eq!(reached(value, clusters[0]), wanted, "{value:#x}");
+            // Strangers are the slow part, and a few lists say whether the cluster counts.
+            if list % 251 == 0 || list.is_power_of_two() {
+                for stranger in &clusters[1..] {
+                    assert_eq!(reached(value, *stranger), [0; 16], "{value:#x} {stranger:#x}");
+                }
             }
         }
     }
