@@ -186,12 +186,13 @@ pub(crate) struct IpistormArgs {
     /// 1 calls one CPU, 0 calls all others.
     #[arg(long, value_name = "0|1", default_value_t = 1)]
     pub(crate) single: u8,
-    /// The CPU called is the own number plus this, modulo all CPUs.
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    pub(crate) offset: u32,
-    /// CPUs that call, such as 8 or 0-3,16.
-    #[arg(long, value_name = "LIST", default_value = "8")]
-    pub(crate) cpulist: String,
+    /// The CPU called is the own number plus this, modulo all CPUs. 8 by default, or half of the
+    /// CPUs where there are at most 16.
+    #[arg(long, value_name = "N")]
+    pub(crate) offset: Option<u32>,
+    /// CPUs that call, such as 8 or 0-3,16. 8 by default, or 0 where there are at most 16.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpulist: Option<String>,
     /// 1 waits until the function ran.
     #[arg(long, value_name = "0|1", default_value_t = 1)]
     pub(crate) wait: u8,

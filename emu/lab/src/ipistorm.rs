@@ -171,6 +171,23 @@ pub fn ledger_lines(summary: &[LedgerRow]) -> Vec<LedgerLine> {
     lines
 }
 
+/// Most cpus of a machine on which cpu 0 calls the one half the machine away, in another LLC where
+/// there is one. On larger ones cpu 8 calls cpu 16, as in the published runs.
+const SMALL: usize = 16;
+
+/// The caller, and how much higher the number of the cpu it calls is, where nothing is said.
+///
+/// Errors: `Input` for a machine that cannot be loaded or has not so many cpus.
+pub fn default_pair(
+    machine: &str,
+    set: &[String],
+    cpus: Option<u32>,
+) -> Result<(u32, u32), LabError> {
+    let machine = crate::machines::load(machine, set)?;
+    let cpus = crate::machines::cpu_count(&machine, cpus)?;
+    Ok(if cpus > SMALL { (8, 8) } else { (0, cpus as u32 / 2) })
+}
+
 /// One boot and its place in the report.
 struct Plan {
     cell: Cell,

@@ -2,8 +2,8 @@
 //! oracle that reads the manual's fields; and how long an SGI takes by distance.
 //!
 //! Cpu 0 writes ICC_SGI1R_EL1 with one value a step and waits for the event stream; every cpu that
-//! takes an SGI counts it in its byte of the step. That a cpu finds itself in each of the 2^16 lists
-//! of each cluster and range is shown without a machine, in `emu_arm64::gic`.
+//! takes an SGI counts it in its byte of the step. That a cpu finds itself in each of the 2^16
+//! lists of each cluster and range is shown without a machine, in `emu_arm64::gic`.
 
 #[path = "common/words.rs"]
 mod words;

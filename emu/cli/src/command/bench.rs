@@ -30,11 +30,12 @@ pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
 }
 
 fn ipistorm_request(args: &IpistormArgs) -> Result<ipistorm::Request, LabError> {
+    let (caller, offset) = ipistorm::default_pair(&args.machine, &args.on.set, args.on.cpus)?;
     let flags = [
         ("numipi", args.numipi.to_string()),
         ("single", args.single.to_string()),
-        ("offset", args.offset.to_string()),
-        ("cpulist", args.cpulist.clone()),
+        ("offset", args.offset.unwrap_or(offset).to_string()),
+        ("cpulist", args.cpulist.clone().unwrap_or_else(|| caller.to_string())),
         ("wait", args.wait.to_string()),
         ("warmup", args.warmup.to_string()),
     ];
