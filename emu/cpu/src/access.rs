@@ -652,10 +652,8 @@ impl Port for CorePort<'_> {
 
     fn note_code(&mut self, page: u64) {
         self.phys.note_code(page);
-        if !self.hw.is_code_page(page) {
-            self.hw.code_filter |= 1 << (page & 63);
-            self.hw.code_pages.push(page);
-        }
+        self.hw.code_filter |= 1 << (page & 63);
+        self.hw.code_pages.insert(page);
     }
 
     #[inline]

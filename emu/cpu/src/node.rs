@@ -14,6 +14,7 @@ use emu_observe::{Event, IpiId, Record, Wanted};
 use emu_sim::{
     Agenda, Chance, CoreId, CpuId, Key, LineAddr, LlcId, NodeRef, Phase, PhysAddr, SimTime,
 };
+use rustc_hash::FxHashSet;
 
 use crate::config::CoreConfig;
 use crate::isa::{Flow, Isa};
@@ -217,7 +218,8 @@ pub struct Hw {
     pub(crate) wanted: Wanted,
     pub(crate) chance: Chance,
     pub(crate) watch: Option<Arc<Watch>>,
-    pub(crate) code_pages: Vec<u64>,
+    /// Pages that its cpus have decoded code in, and a filter for them by the page's low bits.
+    pub(crate) code_pages: FxHashSet<u64>,
     pub(crate) code_filter: u64,
     seq: u64,
     /// Items at or above this cycle are not handled now.
@@ -377,7 +379,7 @@ impl<I: Isa> Core<I> {
                 wanted: Wanted::default(),
                 chance,
                 watch: None,
-                code_pages: Vec::new(),
+                code_pages: FxHashSet::default(),
                 code_filter: 0,
                 seq: 0,
                 limit: 0,

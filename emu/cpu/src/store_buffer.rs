@@ -34,6 +34,8 @@ pub(crate) struct Store {
     pub(crate) is_waiting: bool,
     /// It is under way to the home.
     pub(crate) is_far: bool,
+    /// An older store writes its line.
+    is_behind: bool,
     /// Store barriers of the cpu before it.
     epoch: u64,
 }
@@ -69,7 +71,8 @@ pub(crate) struct StoreBuffer {
     epoch: u64,
     /// Cycle of the last drain.
     last_drain: u64,
-    /// The store that drains next, and from which cycle on; `u64::MAX` when none may.
+    /// The store that drains next, and from which cycle on: behind the last one that is looked at,
+    /// and `u64::MAX`, when none may.
     next: usize,
     drain_time: u64,
 }
@@ -154,6 +157,7 @@ impl StoreBuffer {
             is_release,
             is_waiting: false,
             is_far: false,
+            is_behind: self.writes(pa.line()),
             epoch: self.epoch,
         });
         self.count += 1;
@@ -173,7 +177,7 @@ impl StoreBuffer {
             }
             s.ready = at;
         }
-        self.find_next();
+        self.find_next(self.next);
     }
 
     /// Oldest store.
@@ -204,23 +208,24 @@ impl StoreBuffer {
 
     /// Whether order allows the store at this place to drain before all others.
     fn may_lead(&self, at: usize) -> bool {
-        let s = self.entries[at];
+        let s = &self.entries[at];
         at == 0
             || self.order == MemoryOrder::Weak
                 && !s.is_release
+                && !s.is_behind
                 && self.entries[0].epoch == s.epoch
-                && self.entries.range(..at).all(|older| older.line() != s.line())
     }
 
-    fn find_next(&mut self) {
+    /// Finds the store that drains next; none at a place before `from` may.
+    fn find_next(&mut self, from: usize) {
         let may = |at: &usize| !self.entries[*at].is_waiting && self.may_lead(*at);
         let places = match self.order {
             MemoryOrder::Total => self.entries.len().min(1),
             MemoryOrder::Weak => self.entries.len(),
         };
         // Stores retire in order: no younger one is ready earlier.
-        let first = (0..places).find(may);
-        self.next = first.unwrap_or(0);
+        let first = (from..places).find(may);
+        self.next = first.unwrap_or(places);
         self.drain_time = match first.map(|at| self.entries[at].ready) {
             None | Some(u64::MAX) => u64::MAX,
             Some(ready) => ready.max(self.last_drain + 1),
@@ -230,7 +235,7 @@ impl StoreBuffer {
     /// The store at this place waits for its line.
     pub(crate) fn wait(&mut self, at: usize) {
         self.entries[at].is_waiting = true;
-        self.find_next();
+        self.find_next(self.next);
     }
 
     /// The store at this place is under way to the home.
@@ -247,7 +252,7 @@ impl StoreBuffer {
     /// Nothing drains before `cycle`.
     pub(crate) fn not_before(&mut self, cycle: u64) {
         self.last_drain = self.last_drain.max(cycle.saturating_sub(1));
-        self.find_next();
+        self.find_next(self.next);
     }
 
     /// Whether a store waits for this line.
@@ -282,6 +287,7 @@ impl StoreBuffer {
             (s.is_waiting, any) = (false, true);
         }
         if any {
+            self.next = 0;
             self.not_before(now);
         }
     }
@@ -289,8 +295,13 @@ impl StoreBuffer {
     /// Removes the store at this place, which drained at `now`.
     pub(crate) fn remove(&mut self, at: usize, now: u64) {
         self.last_drain = now;
-        self.entries.remove(at);
-        self.find_next();
+        if let Some(store) = self.entries.remove(at) {
+            let mut younger = self.entries.range_mut(at..);
+            if let Some(next) = younger.find(|s| s.line() == store.line()) {
+                next.is_behind = store.is_behind;
+            }
+        }
+        self.find_next(self.next.min(at));
     }
 
     /// Count of the youngest store for which `is` holds.
@@ -393,6 +404,9 @@ mod tests {
         assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[1]), [0, 2, 4]);
         assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[0]), [1, 4]);
         assert_eq!(drained(buffer(MemoryOrder::Weak, &stores), &[2, 3]), [0, 1, 4]);
+        let line = [plain(0x100), plain(0x108), plain(0x110), plain(0x200)];
+        assert_eq!(drained(buffer(MemoryOrder::Weak, &line), &[1]), [0, 3]);
+        assert_eq!(drained(buffer(MemoryOrder::Weak, &line), &[3]), [0, 1, 2]);
         let mut parted = buffer(MemoryOrder::Weak, &stores[..2]);
         parted.mark();
         parted.push(PhysAddr(0x500), 8, 1, None, false);
