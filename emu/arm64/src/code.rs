@@ -82,14 +82,17 @@ impl Entry {
 }
 
 /// The recent lines of one cpu, by virtual address.
+///
+/// A copy shares them until one of the two changes: a look at a loop that may be a spin copies the
+/// cpu, and such a loop changes none of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
-    entries: Vec<Option<Entry>>,
+    entries: Arc<[Option<Entry>; RECENT]>,
 }
 
 impl Default for Recent {
     fn default() -> Self {
-        Recent { entries: vec![None; RECENT] }
+        Recent { entries: Arc::new([const { None }; RECENT]) }
     }
 }
 
@@ -110,6 +113,6 @@ impl Recent {
     /// Keeps an entry in place of that with the same slot.
     pub(crate) fn insert(&mut self, entry: Entry) {
         let slot = Self::slot(entry.va);
-        self.entries[slot] = Some(entry);
+        Arc::make_mut(&mut self.entries)[slot] = Some(entry);
     }
 }
