@@ -20,10 +20,8 @@ fn every_shipped_machine_resolves() {
         assert!(machine.figures.iter().all(|figure| !figure.source.is_empty()));
         assert!(machine.figures.len() > 100, "{name}");
         let text = machine.render(&["fp", "fpu"]);
-        assert!(
-            text.contains(&format!("window W = {}ns (", machine.window_ps() / 1_000)),
-            "{text}"
-        );
+        let window = format!("window W = {}ns (", machine.window_ps() as f64 / 1e3);
+        assert!(text.contains(&window), "{text}");
         let shown =
             if machine.isa == topology::Isa::X86_64 { "  shown: fpu" } else { "  shown: fp" };
         assert!(text.lines().any(|line| line == shown));

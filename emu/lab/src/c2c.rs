@@ -3,11 +3,12 @@
 //! Two CPUs run the published loop on one flag: each compare-exchanges until it succeeds. The
 //! figure is elapsed time over round trips over two. A class is represented by pairs that are
 //! spread evenly over all pairs of the class, chosen without chance; its value is their median.
+//! Arm machines with LSE run it twice, by CAS and by exclusives: the two have little in common.
 
 use emu_machine::{Options, Until};
 use guests_abi::block::SampleKind;
 use serde::Serialize;
-use topology::{Distance, Machine};
+use topology::{Distance, Isa, Level, Machine};
 
 use crate::bench::{self, in_parallel};
 use crate::counters::{Counters, read_samples};
@@ -58,11 +59,47 @@ pub struct Report {
     pub classes: Vec<Class>,
 }
 
+/// What a compare-exchange is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Atomics {
+    /// LOCK CMPXCHG.
+    Lock,
+    /// CAS of FEAT_LSE.
+    Lse,
+    /// LDXR and STXR.
+    Exclusives,
+}
+
+impl Atomics {
+    /// Name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Atomics::Lock => "lock",
+            Atomics::Lse => "lse",
+            Atomics::Exclusives => "exclusives",
+        }
+    }
+
+    /// Those that a machine has, less what the switch `lse` excludes if it is set.
+    fn of(machine: &Machine, switches: &Switches) -> &'static [Atomics] {
+        match (machine.isa, machine.features.has("lse"), switches.given("lse")) {
+            (Isa::X86_64, ..) => &[Atomics::Lock],
+            (Isa::Aarch64, true, None) => &[Atomics::Lse, Atomics::Exclusives],
+            (Isa::Aarch64, true, Some("1")) => &[Atomics::Lse],
+            (Isa::Aarch64, ..) => &[Atomics::Exclusives],
+        }
+    }
+}
+
 /// Pairs of one distance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Class {
     /// Name of the class.
     pub class: &'static str,
+    /// What the loop was made of.
+    pub atomics: Atomics,
     /// Node that owns the line.
     pub home: usize,
     /// Hand-overs of the pairs in ns.
@@ -91,45 +128,64 @@ pub struct Pair {
 pub struct Choice {
     /// Name.
     pub class: &'static str,
-    /// Index of the published row; `None` where none was published.
-    pub published: Option<usize>,
+    /// What the loop is made of.
+    pub atomics: Atomics,
     /// Node that owns the line.
     pub home: usize,
     /// Pairs.
     pub pairs: Vec<(usize, usize)>,
 }
 
-/// Chooses the representative pairs of every class that the machine has.
+/// Chooses the representative pairs of every class that the machine has, once for each kind of
+/// atomics.
 ///
 /// Lines are homed on the first package's node, as in the published runs; where the machine has
 /// a second package, pairs of the first one with a remote home are a class of their own.
 #[must_use]
-pub fn choose(machine: &Machine, pairs: usize) -> Vec<Choice> {
+pub fn choose(machine: &Machine, pairs: usize, switches: &Switches) -> Vec<Choice> {
     let home = machine.cpus.first().map_or(0, |cpu| cpu.node);
     let remote = machine.cpus.iter().find(|cpu| cpu.package != 0).map(|cpu| cpu.node);
     let classes = [
-        ("smt", Distance::Smt, Some(0), Some(home)),
-        ("llc", Distance::Llc, Some(1), Some(home)),
-        ("package", Distance::Package, Some(2), Some(home)),
-        ("package, remote home", Distance::Package, None, remote),
-        ("cross-package", Distance::Remote, Some(3), Some(home)),
+        ("smt", "smt", Some(home)),
+        ("cluster", "cluster", Some(home)),
+        ("llc", "llc", Some(home)),
+        ("package", "package", Some(home)),
+        ("package, remote home", "package", remote),
+        ("cross-package", "cross-package", Some(home)),
     ];
-    let choices = classes.into_iter().filter_map(|(class, distance, published, home)| {
+    let kinds = Atomics::of(machine, switches);
+    let choices = classes.into_iter().filter_map(|(class, distance, home)| {
         let all = pairs_at(machine, distance);
         let pairs = spread_out(&all, pairs.clamp(1, PAIRS_MAX));
-        (!pairs.is_empty()).then_some(Choice { class, published, home: home?, pairs })
+        let home = home.filter(|_| !pairs.is_empty())?;
+        let choice = move |&atomics| Choice { class, atomics, home, pairs: pairs.clone() };
+        Some(kinds.iter().map(choice))
     });
-    choices.collect()
+    choices.flatten().collect()
 }
 
-/// Returns all pairs of a distance whose first cpu is in the first package.
-fn pairs_at(machine: &Machine, distance: Distance) -> Vec<(usize, usize)> {
+/// Returns all pairs of a class whose first cpu is in the first package.
+fn pairs_at(machine: &Machine, class: &str) -> Vec<(usize, usize)> {
     let all = 0..machine.cpus.len();
     let first = all.clone().filter(|&cpu| machine.cpus[cpu].package == 0);
     first
         .flat_map(|a| all.clone().filter(move |&b| b > a).map(move |b| (a, b)))
-        .filter(|&(a, b)| machine.distance(a, b) == distance)
+        .filter(|&(a, b)| distance(machine, a, b) == class)
         .collect()
+}
+
+/// Name of the distance of two cpus.
+fn distance(machine: &Machine, a: usize, b: usize) -> &'static str {
+    let has_clusters = machine.level(Level::Cluster).count > machine.llcs.len();
+    match machine.distance(a, b) {
+        Distance::Same | Distance::Smt => "smt",
+        Distance::Llc if has_clusters && machine.cpus[a].cluster == machine.cpus[b].cluster => {
+            "cluster"
+        }
+        Distance::Llc => "llc",
+        Distance::Package => "package",
+        Distance::Remote => "cross-package",
+    }
 }
 
 /// Takes `count` of the pairs, evenly spaced, the middle of each share.
@@ -142,7 +198,8 @@ fn spread_out(pairs: &[(usize, usize)], count: usize) -> Vec<(usize, usize)> {
 ///
 /// Errors: `Input` for settings that do not work.
 pub fn check(request: &Request) -> Result<(), LabError> {
-    machines::load(&request.machine, &request.set).map(|m| drop(choose(&m, request.pairs)))
+    machines::load(&request.machine, &request.set)
+        .map(|m| drop(choose(&m, request.pairs, &request.switches)))
 }
 
 /// Runs the bench.
@@ -150,7 +207,7 @@ pub fn check(request: &Request) -> Result<(), LabError> {
 /// Errors: `Input` for settings that do not work, `Ended` and `Laws` from the runs.
 pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report, LabError> {
     let machine = machines::load(&request.machine, &request.set)?;
-    let choices = choose(&machine, request.pairs);
+    let choices = choose(&machine, request.pairs, &request.switches);
     progress.begin("handing lines over", choices.len() as u64);
     let classes = in_parallel(request.jobs, choices.len(), |n| {
         let class = measure::<R>(request, &machine, &choices[n], progress);
@@ -183,6 +240,9 @@ fn measure<R: Rig>(
     switches.set("c2c_a", &list(choice.pairs.iter().map(|pair| pair.0)))?;
     switches.set("c2c_b", &list(choice.pairs.iter().map(|pair| pair.1)))?;
     switches.set("c2c_home", &choice.home.to_string())?;
+    if choice.atomics != Atomics::Lock {
+        switches.set("lse", if choice.atomics == Atomics::Lse { "1" } else { "0" })?;
+    }
     let options = Options { seed: request.seed, ..Options::default() };
     let bootargs = switches.bootargs_on(machine.isa)?;
     let mut rig = R::build(machine, options, &Program::new(kernel(machine.isa), &bootargs))?;
@@ -212,22 +272,23 @@ fn class_of(machine: &Machine, choice: &Choice, pairs: Vec<Pair>) -> Result<Clas
     let handover_ns = Stats::of(&values)
         .filter(|_| pairs.len() == choice.pairs.len())
         .ok_or_else(|| LabError::input("the guest did not sample every pair"))?;
-    let published = choice.published.and_then(|class| published::handover(&machine.id, class));
+    let published = published::handover(&machine.id, choice.class, choice.atomics);
     let error_percent =
         published.map(|published| 100.0 * (handover_ns.median - published.ns) / published.ns);
-    let (class, home) = (choice.class, choice.home);
-    Ok(Class { class, home, handover_ns, published, error_percent, pairs })
+    let (class, atomics, home) = (choice.class, choice.atomics, choice.home);
+    Ok(Class { class, atomics, home, handover_ns, published, error_percent, pairs })
 }
 
 /// Returns the report as CSV, one line a pair.
 #[must_use]
 pub fn csv(report: &Report) -> String {
-    let mut text = String::from("machine,class,home,a,b,handover_ns\n");
+    let mut text = String::from("machine,class,atomics,home,a,b,handover_ns\n");
     for class in &report.classes {
         for pair in &class.pairs {
             text.push_str(&crate::csv::line(&[
                 report.machine.clone(),
                 class.class.to_owned(),
+                class.atomics.name().to_owned(),
                 class.home.to_string(),
                 pair.a.to_string(),
                 pair.b.to_string(),
@@ -245,7 +306,7 @@ mod tests {
     #[test]
     fn pairs_are_evenly_spaced_and_of_their_class() {
         let machine = machines::load("epyc-7763-2s", &[]).expect("machine");
-        let choices = choose(&machine, 8);
+        let choices = choose(&machine, 8, &Switches::default());
         let names: Vec<&str> = choices.iter().map(|choice| choice.class).collect();
         assert_eq!(names, ["smt", "llc", "package", "package, remote home", "cross-package"]);
         for choice in &choices {
@@ -254,5 +315,23 @@ mod tests {
         assert!(choices[0].pairs.iter().all(|&(a, b)| b == a + 128));
         assert_eq!((choices[2].home, choices[3].home), (0, 1));
         assert_eq!(spread_out(&[(0, 1), (0, 2), (0, 3)], 1), [(0, 2)]);
+    }
+
+    #[test]
+    fn arm_machines_run_the_loop_by_every_kind_of_atomics_that_they_have() {
+        let classes = |name, lse: Option<&str>| {
+            let machine = machines::load(name, &[]).expect("machine");
+            let mut switches = Switches::default();
+            if let Some(lse) = lse {
+                switches.set("lse", lse).expect("a switch of the kernel");
+            }
+            let choices = choose(&machine, 1, &switches);
+            choices.iter().map(|c| format!("{} {}", c.class, c.atomics.name())).collect::<Vec<_>>()
+        };
+        assert_eq!(classes("graviton2", None), ["llc lse", "llc exclusives"]);
+        assert_eq!(classes("graviton2", Some("1")), ["llc lse"]);
+        assert_eq!(classes("hikey-620", None), ["llc exclusives", "package exclusives"]);
+        let classes = classes("neoverse-n1-2s", Some("0"));
+        assert_eq!(classes, ["cluster exclusives", "llc exclusives", "cross-package exclusives"]);
     }
 }

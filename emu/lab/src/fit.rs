@@ -1,15 +1,21 @@
 //! The fit of path latencies to published hand-overs: `bench c2c --fit`.
 //!
-//! A published core-to-core latency is the result of a loop, so no leg can be read off it. Four
-//! parameters, one for each class of distance, start at fixed values; in each round the loop runs,
-//! and a parameter whose class misses by more than the tolerance moves by the miss over the number
-//! of times that its leg counts in one hand-over. Nothing else is fitted, and no other result is
-//! looked at. All values are rounded to picoseconds, so the fit repeats exactly.
+//! A published core-to-core latency is the result of a loop, so no leg can be read off it.
+//! Parameters, one for each class of distance that was published, start at fixed values; in each
+//! round the loop runs, and a parameter whose class misses by more than the tolerance moves by the
+//! miss over the number of times that its leg counts in one hand-over. Nothing else is fitted, and
+//! no other result is looked at. All values are rounded to picoseconds, so the fit repeats exactly.
+//!
+//! On x86 the legs of a core follow from the latency of its LLC, and what is left of the class is
+//! the time for which a core keeps a line. On Arm no latency of the LLC is known well: the legs
+//! are fitted, and lines are not kept.
 
 use serde::Serialize;
 
-use crate::c2c;
+use crate::c2c::{self, Atomics};
 use crate::ending::LabError;
+use crate::machines;
+use crate::published;
 use crate::rig::{Progress, Rig};
 
 /// A class is met when its median is this near to the published one, in percent.
@@ -20,6 +26,7 @@ const ROUNDS_MAX: usize = 12;
 /// A parameter before the fit.
 struct Parameter {
     class: &'static str,
+    atomics: Atomics,
     /// Keys that are set to the same value.
     keys: &'static [&'static str],
     start_ps: f64,
@@ -27,22 +34,52 @@ struct Parameter {
     count: f64,
 }
 
-const PARAMETERS: [Parameter; 4] = [
-    Parameter { class: "smt", keys: &["latency.smt_handover"], start_ps: 2_000.0, count: 1.0 },
-    Parameter { class: "llc", keys: &["latency.line_keep"], start_ps: 0.0, count: 1.0 },
+const PARAMETERS: [Parameter; 6] = [
+    Parameter {
+        class: "smt",
+        atomics: Atomics::Lock,
+        keys: &["latency.smt_handover"],
+        start_ps: 2_000.0,
+        count: 1.0,
+    },
+    Parameter {
+        class: "llc",
+        atomics: Atomics::Lock,
+        keys: &["latency.line_keep"],
+        start_ps: 0.0,
+        count: 1.0,
+    },
     Parameter {
         class: "package",
+        atomics: Atomics::Lock,
         keys: &["latency.llc_home.package", "latency.llc_llc.package"],
         start_ps: 25_000.0,
         count: 3.0,
     },
     Parameter {
         class: "cross-package",
+        atomics: Atomics::Lock,
         keys: &["latency.llc_home.remote", "latency.llc_llc.remote"],
         start_ps: 115_000.0,
         count: 2.0,
     },
+    Parameter {
+        class: "llc",
+        atomics: Atomics::Lse,
+        keys: CORE_LEGS,
+        start_ps: 12_000.0,
+        count: 2.0,
+    },
+    Parameter {
+        class: "llc",
+        atomics: Atomics::Exclusives,
+        keys: CORE_LEGS,
+        start_ps: 12_000.0,
+        count: 8.0,
+    },
 ];
+
+const CORE_LEGS: &[&str] = &["latency.core_llc_request", "latency.llc_core_response"];
 
 /// One parameter in one round.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,41 +123,46 @@ pub struct Report {
 ///
 /// Errors: `Input` for a machine without published hand-overs; those of [`c2c::run`].
 pub fn run<R: Rig>(request: &c2c::Request, progress: &dyn Progress) -> Result<Report, LabError> {
-    let mut values: Vec<f64> = PARAMETERS.iter().map(|p| p.start_ps).collect();
-    let mut steps = Vec::new();
+    let machine = machines::load(&request.machine, &request.set)?.id;
+    let target = |p: &Parameter| published::handover(&machine, p.class, p.atomics);
+    let mut parameters: Vec<(&Parameter, f64, f64)> = PARAMETERS
+        .iter()
+        .filter_map(|p| target(p).map(|published| (p, published.ns, p.start_ps)))
+        .collect();
+    if parameters.is_empty() {
+        return Err(LabError::input(format!("{machine}: no published hand-overs to fit to")));
+    }
+    let mut report = Report { schema: SCHEMA, machine, steps: Vec::new(), is_met: false };
     for round in 0..ROUNDS_MAX {
         let mut request = request.clone();
-        for (p, value) in PARAMETERS.iter().zip(&values) {
+        for (p, _, value) in &parameters {
             request.set.extend(p.keys.iter().map(|key| format!("{key}={value:.0}ps")));
         }
-        let report = c2c::run::<R>(&request, progress)?;
-        let mut is_met = true;
-        for (p, value) in PARAMETERS.iter().zip(&mut values) {
-            let Some(class) = report.classes.iter().find(|c| c.class == p.class) else { continue };
-            let Some(published) = class.published else {
-                let text = format!("{}: no published hand-overs to fit to", report.machine);
-                return Err(LabError::input(text));
-            };
+        let classes = c2c::run::<R>(&request, progress)?.classes;
+        report.is_met = true;
+        for (p, published_ns, value) in &mut parameters {
+            let is_it = |c: &&c2c::Class| (c.class, c.atomics) == (p.class, p.atomics);
+            let Some(class) = classes.iter().find(is_it) else { continue };
             let step = Step {
                 round,
                 class: p.class,
                 keys: p.keys,
                 value_ps: value.round() as u64,
-                published_ns: published.ns,
+                published_ns: *published_ns,
                 emulated_ns: class.handover_ns.median,
             };
             if step.error_percent().abs() > TOLERANCE_PERCENT {
-                is_met = false;
+                report.is_met = false;
                 let miss_ps = (step.published_ns - step.emulated_ns) * 1000.0;
                 *value = (*value + miss_ps / p.count).max(0.0).round();
             }
-            steps.push(step);
+            report.steps.push(step);
         }
-        if is_met {
-            return Ok(Report { schema: SCHEMA, machine: report.machine, steps, is_met });
+        if report.is_met {
+            break;
         }
     }
-    Ok(Report { schema: SCHEMA, machine: request.machine.clone(), steps, is_met: false })
+    Ok(report)
 }
 
 const SCHEMA: &str = "crosscall.c2c-fit/1";

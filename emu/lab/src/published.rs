@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::c2c::Atomics;
+
 /// A published value of one variant of ipistorm, as ratio to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedRatio {
@@ -53,16 +55,42 @@ pub struct PublishedHandover {
 
 const KCORES: &str = "KCORES/core-to-core-latency-plus, commit 264ea0a1";
 
-/// Class medians by machine: SMT siblings, one LLC, one package, two packages.
+/// Class medians of a machine and the atomics of its run: class, ns.
+type Handovers = (&'static str, Atomics, &'static [(&'static str, f64)]);
+
+/// Every machine's class medians.
 ///
 /// Source: `results/` of core-to-core-latency-plus: the dual EPYC 7763 by fwyzard, the dual EPYC
-/// 9654 by leavelet; the SMT figure of the 9654 is that of an EPYC 9454, a sibling.
-const HANDOVERS: [(&str, [f64; 4]); 2] =
-    [("epyc-7763-2s", [10.2, 24.9, 124.2, 303.6]), ("epyc-9654-2s", [10.3, 27.1, 99.3, 191.6])];
+/// 9654 by leavelet; the SMT figure of the 9654 is that of an EPYC 9454, a sibling. Graviton2 on a
+/// c6gd.metal by nviennot. `neoverse-n1-2s` is beside a sibling, the Altra Q80-30 in two-node mode
+/// by zeroping (one socket of 80 cores), and `hikey-620` beside the four Cortex-A53 at the same
+/// clock of a BCM2837, by cmey.
+///
+/// Which atomics the tool ran on the Neoverse-N1 machines is nowhere said: official builds of Rust
+/// choose LSE at run time, others may have exclusives only. It shows in the figures: by exclusives
+/// Graviton2 would need a system-level cache at 12 ns, by LSE the Altra one at 150 ns, and the
+/// other way round both ask for about 40 ns. Pairs of a cluster stand out on the Altra only, as a
+/// line does that moves.
+const HANDOVERS: [Handovers; 5] = [
+    (
+        "epyc-7763-2s",
+        Atomics::Lock,
+        &[("smt", 10.2), ("llc", 24.9), ("package", 124.2), ("cross-package", 303.6)],
+    ),
+    (
+        "epyc-9654-2s",
+        Atomics::Lock,
+        &[("smt", 10.3), ("llc", 27.1), ("package", 99.3), ("cross-package", 191.6)],
+    ),
+    ("graviton2", Atomics::Lse, &[("llc", 47.2)]),
+    ("neoverse-n1-2s", Atomics::Exclusives, &[("cluster", 83.4), ("llc", 157.6)]),
+    ("hikey-620", Atomics::Exclusives, &[("llc", 36.7)]),
+];
 
-/// Returns the published median of a class (0 SMT, 1 LLC, 2 package, 3 two packages).
+/// Returns the published median of a class.
 #[must_use]
-pub(crate) fn handover(machine: &str, class: usize) -> Option<PublishedHandover> {
-    let (_, medians) = HANDOVERS.iter().find(|(name, _)| *name == machine)?;
-    medians.get(class).map(|&ns| PublishedHandover { ns, source: KCORES })
+pub(crate) fn handover(machine: &str, class: &str, atomics: Atomics) -> Option<PublishedHandover> {
+    let rows = HANDOVERS.iter().find(|row| row.0 == machine && row.1 == atomics)?.2;
+    let row = rows.iter().find(|row| row.0 == class);
+    row.map(|row| PublishedHandover { ns: row.1, source: KCORES })
 }

@@ -56,8 +56,14 @@ impl Switches {
     /// Returns the value that was set, or the guest's default: that of x86-64 where they differ.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        let set = self.pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1.as_str());
-        set.or_else(|| switch::SWITCHES.iter().find(|row| row.name == key).map(|row| row.default))
+        self.given(key)
+            .or_else(|| switch::SWITCHES.iter().find(|row| row.name == key).map(|row| row.default))
+    }
+
+    /// Returns the value that was set.
+    #[must_use]
+    pub fn given(&self, key: &str) -> Option<&str> {
+        self.pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1.as_str())
     }
 
     /// Returns the command line for the guest kernel of an instruction set.

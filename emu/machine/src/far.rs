@@ -1,7 +1,9 @@
 //! Atomics of cpus that are performed at the line's home (`engine.md` section 5).
 //!
 //! To the home they are accesses of a device: every copy ends, then the value is touched in the
-//! item in which the answer leaves (V1, V2).
+//! item in which the answer leaves (V1, V2). The operand travels apart from the request, which
+//! costs a trip more than a read. Not modelled: the place in the home's order that a request takes
+//! before its operand has come.
 
 use emu_cpu::node::{CoreItem, Far};
 use emu_mem::msg::{Envelope, LineMsg};
@@ -31,11 +33,16 @@ pub(crate) fn is_far(device: u32) -> bool {
 }
 
 impl<P: Platform> System<P> {
-    /// Sends an atomic of core `c`, which left at `sent`, to its home.
+    /// Sends an atomic of core `c`, which left at `sent`, to its home: the request goes there, the
+    /// name of a buffer comes back, and the operand follows.
+    ///
+    /// Source: \[CHI\] "Atomic transactions": `DBIDResp`, then `NCBWrData`. Status: spec.
     pub(crate) fn send_far(&mut self, c: usize, far: Far, sent: SimTime, seq: u64) {
         let (line, home) = (far.pa.line(), self.paths.home_of(far.pa));
         let llc = self.topology.cores[c].llc;
-        let time = sent.ps() + self.paths.core_llc[c] + self.paths.llc_home[llc][home.index()];
+        let there = self.paths.core_llc[c] + self.paths.llc_home[llc][home.index()];
+        let back = self.paths.home_llc[home.index()][llc] + self.paths.llc_core[c];
+        let time = sent.ps() + there + back + there;
         let source = self.cores[c].rank();
         let tie = self.chance.tie(line.0, time, source);
         let key = Key { time, phase: Phase::Request, tie, source, seq };

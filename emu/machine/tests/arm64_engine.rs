@@ -93,7 +93,7 @@ fn no_addition_is_lost_near_or_far_or_exclusive() {
 
 #[test]
 fn far_atomics_overlap_where_near_ones_take_the_line_in_turn() {
-    let time = |place| count("smp-arm-16", 16, place, &[LDADD]).1;
+    let time = |place| count("smp-arm-64", 64, place, &[LDADD]).1;
     let (near, far) = (time(AtomicPlace::Near), time(AtomicPlace::Far));
     assert!(far < near, "{far:?} against {near:?}");
 }

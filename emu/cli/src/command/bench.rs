@@ -229,10 +229,12 @@ fn fit(request: &c2c::Request, format: Format) -> Outcome {
 }
 
 fn c2c_text(report: &c2c::Report) -> String {
-    let header = ["class", "home", "pairs", "published ns", "emulated ns", "error", "min", "max"];
+    let header =
+        ["class", "atomics", "home", "pairs", "published ns", "emulated ns", "error", "min", "max"];
     let row = |class: &c2c::Class| {
         vec![
             class.class.to_owned(),
+            class.atomics.name().to_owned(),
             format!("node {}", class.home),
             class.pairs.len().to_string(),
             or_dash(class.published, |published| ns(published.ns)),
@@ -248,7 +250,7 @@ fn c2c_text(report: &c2c::Report) -> String {
     format!(
         "line hand-over on {}, medians over pairs\n\n{}{source}",
         report.machine,
-        table(&header, &rows, 2)
+        table(&header, &rows, 3)
     )
 }
 
