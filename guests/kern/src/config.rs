@@ -5,6 +5,7 @@ use core::ops::RangeInclusive;
 use guests_abi::switch::{self, parse_cpu_list, parse_number};
 use guests_sched::call_idle::CallIdle;
 use guests_sched::preempt::Preempt;
+use guests_sched::ttwu::{TtwuQueue, TtwuVia};
 
 use crate::arch::ISA;
 use crate::console::die;
@@ -55,6 +56,10 @@ pub(crate) struct Policy {
     /// Idle CPUs of arm64 say that they watch their flags.
     pub(crate) is_arm64_polling: bool,
     pub(crate) newidle: Newidle,
+    pub(crate) ttwu_queue: TtwuQueue,
+    pub(crate) ttwu_via: TtwuVia,
+    /// Queued wakes by `ttwu_via=resched` look whether the target polls.
+    pub(crate) is_ttwu_poll: bool,
     pub(crate) preempt: Preempt,
     pub(crate) lock: LockKind,
     pub(crate) is_nohz: bool,
@@ -198,6 +203,9 @@ impl Config {
                 is_polling_once: false,
                 is_arm64_polling: false,
                 newidle: Newidle::On,
+                ttwu_queue: TtwuQueue::Off,
+                ttwu_via: TtwuVia::Csd,
+                is_ttwu_poll: true,
                 preempt: Preempt::Cfs,
                 lock: LockKind::Queued,
                 is_nohz: true,
@@ -297,8 +305,13 @@ impl Policy {
                     _ => Newidle::On,
                 }
             }
-            // There is one path so far; the table refuses the other words.
-            "ttwu_queue" => {}
+            "ttwu_queue" => {
+                self.ttwu_queue = TtwuQueue::from_name(value).unwrap_or(TtwuQueue::Off);
+            }
+            "ttwu_via" => {
+                self.ttwu_via = if value == "resched" { TtwuVia::Resched } else { TtwuVia::Csd }
+            }
+            "ttwu_poll" => self.is_ttwu_poll = is_on,
             "preempt" => {
                 self.preempt = match value {
                     "always" => Preempt::Always,

@@ -17,6 +17,7 @@
 
 use guests_sched::call_idle::{self, IdleSchedule};
 use guests_sched::flags::{NEED_RESCHED, NOTIFY_IPI, POLLING};
+use guests_sched::ttwu::TtwuVia;
 
 use crate::arch::atomic::Ordering::Relaxed;
 use crate::arch::atomic::{AtomicU64, AtomicUsize};
@@ -26,7 +27,7 @@ use crate::link::Link;
 use crate::percpu::Cpu;
 use crate::points::point;
 use crate::task::Task;
-use crate::{memory, sched, smp, tick};
+use crate::{memory, sched, smp, tick, wake};
 
 /// Log of idle exits, for `broken=no_barrier`: each record goes to a fresh line.
 struct ExitLog {
@@ -128,6 +129,16 @@ fn leave_polling(idle: &Task, policy: &Policy) {
     if call_idle::flushes(policy.call_idle) {
         smp::flush_smp_call_function_queue();
     }
+    if policy.ttwu_via == TtwuVia::Resched && policy.is_ttwu_poll {
+        drain_wakes_of_pollers();
+    }
+}
+
+/// Enters the wakes of those who saw POLLING and sent no interrupt (3.16 to 5.7).
+fn drain_wakes_of_pollers() {
+    irq_disable!(irqoff_flush);
+    wake::drain_wake_list(arch::this_cpu());
+    arch::irq_enable();
 }
 
 #[cold]

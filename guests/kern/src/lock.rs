@@ -57,6 +57,19 @@ impl Lock {
         }
     }
 
+    /// Takes the lock if it is free; returns whether it was.
+    pub(crate) fn try_lock(&self) -> bool {
+        let (free, taken) = match arch::this_cpu().policy.lock {
+            LockKind::Queued => (0, LOCKED),
+            LockKind::Ticket => {
+                let word = self.0.load(Relaxed);
+                let next = word >> HIGH_SHIFT;
+                (next << HIGH_SHIFT | next, word.wrapping_add(1 << HIGH_SHIFT))
+            }
+        };
+        self.0.compare_exchange(free, taken, Acquire, Relaxed).is_ok()
+    }
+
     /// Waits on this CPU's own line until it is head of the queue, then on the lock itself.
     #[cold]
     fn lock_queued(&self, cpu: &'static Cpu) {

@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use guests_abi::layout::{CPUS_MAX, fdt::TEST_DEVICE};
+use guests_abi::layout::CPUS_MAX;
+use guests_abi::layout::fdt::{LLC_ID, TEST_DEVICE};
 
 use crate::arch;
 use crate::arch::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,6 +20,10 @@ pub(crate) struct CpuFacts {
     hw_id: AtomicU64,
     /// Node whose memory is nearest.
     node: AtomicU32,
+    /// LLC domain.
+    llc: AtomicU32,
+    /// Name of the nearest cache outside the core's first level: its L2, where there is one.
+    l2: AtomicU32,
     /// Address of the CPU's area.
     pub(crate) area: AtomicU64,
 }
@@ -32,7 +37,13 @@ impl CpuFacts {
 }
 
 static CPUS: [CpuFacts; CPUS_MAX] = [const {
-    CpuFacts { hw_id: AtomicU64::new(0), node: AtomicU32::new(0), area: AtomicU64::new(0) }
+    CpuFacts {
+        hw_id: AtomicU64::new(0),
+        node: AtomicU32::new(0),
+        llc: AtomicU32::new(0),
+        l2: AtomicU32::new(0),
+        area: AtomicU64::new(0),
+    }
 }; CPUS_MAX];
 
 static CPU_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -59,6 +70,18 @@ pub(crate) fn node(cpu: usize) -> usize {
     CPUS[cpu].node.load(Relaxed) as usize
 }
 
+/// Whether two CPUs share the last-level cache.
+#[inline]
+pub(crate) fn share_llc(a: usize, b: usize) -> bool {
+    CPUS[a].llc.load(Relaxed) == CPUS[b].llc.load(Relaxed)
+}
+
+/// Whether two CPUs share an L2, as the threads of a core do.
+#[inline]
+pub(crate) fn share_l2(a: usize, b: usize) -> bool {
+    CPUS[a].l2.load(Relaxed) == CPUS[b].l2.load(Relaxed)
+}
+
 /// Address of the area of a CPU.
 pub(crate) fn area_address(cpu: usize) -> u64 {
     CPUS[cpu].area.load(Relaxed)
@@ -82,6 +105,9 @@ pub(crate) struct Node {
     /// `method` of a PSCI node.
     pub(crate) method: &'static str,
     numa_node: u32,
+    llc: u32,
+    /// Phandle of the next cache.
+    next_cache: u32,
 }
 
 impl Node {
@@ -112,9 +138,9 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
             "reg" => nodes[path.len()].reg = value,
             "interrupts" => nodes[path.len()].interrupts = value,
             "method" => nodes[path.len()].method = fdt::text(value).unwrap_or(""),
-            "numa-node-id" => {
-                nodes[path.len()].numa_node = fdt::number(value).unwrap_or(0) as u32;
-            }
+            "numa-node-id" => nodes[path.len()].numa_node = cell(value),
+            "next-level-cache" => nodes[path.len()].next_cache = cell(value),
+            LLC_ID => nodes[path.len()].llc = cell(value),
             "bootargs" if matches!(path, [_, "chosen"]) => {
                 command_line = fdt::text(value).unwrap_or("");
             }
@@ -144,6 +170,10 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
     command_line
 }
 
+fn cell(value: &[u8]) -> u32 {
+    fdt::number(value).unwrap_or(0) as u32
+}
+
 /// Sets aside an area of `bytes`, page-aligned, for each CPU on its node.
 pub(crate) fn place_areas(bytes: usize) {
     for cpu in &CPUS[..cpu_count()] {
@@ -157,6 +187,8 @@ fn add_cpu(cpu: usize, node: Node) {
     if let Some(facts) = CPUS.get(cpu) {
         facts.hw_id.store(fdt::number(node.reg).unwrap_or(0), Relaxed);
         facts.node.store(node.numa_node, Relaxed);
+        facts.llc.store(node.llc, Relaxed);
+        facts.l2.store(node.next_cache, Relaxed);
     }
 }
 

@@ -6,9 +6,9 @@
 //! decisions themselves are in `guests/sched`.
 //!
 //! Modelled: idle loop and call functions with all their flag and queue traffic, run queues,
-//! locks, context switches, wake-ups of pinned tasks, tick and `nohz`. Not modelled: domains and
-//! balancing (newidle ends at the overload test), task groups, placement, user space, accounting,
-//! RCU, softirqs.
+//! locks, context switches, wake-ups of pinned tasks by both paths, tick and `nohz`. Not modelled:
+//! domains and balancing (newidle ends at the overload test), task groups, placement, user space,
+//! accounting, RCU, softirqs.
 //!
 //! Shared state is atomics throughout, relaxed where a lock or the owner orders it: that compiles
 //! to the plain loads and stores of a C kernel and leaves `unsafe` to `arch` and to the few
@@ -42,6 +42,8 @@ mod counters;
 mod lock;
 
 mod link;
+
+mod llist;
 
 mod task;
 

@@ -122,3 +122,7 @@ zeroed!(u64, AtomicU64);
 #[expect(unsafe_code, reason = "a null link leads nowhere")]
 // SAFETY: a link is an atomic pointer, which may be null.
 unsafe impl<T> Zeroed for crate::link::Link<T> {}
+
+#[expect(unsafe_code, reason = "a task is atomics")]
+// SAFETY: zero is a value of every field of a task: integers, links, an open lock.
+unsafe impl Zeroed for crate::task::Task {}

@@ -2,8 +2,8 @@
 //!
 //! Rows of the line map are types wrapped in [`Line`]: fields of one row share a line, rows never
 //! do. The area is page-aligned, zeroed and filled by its own CPU; zeros are a valid value of
-//! every field. Rows of policies that the kernel does not have yet (wake list, averages, removed
-//! load) are left out.
+//! every field. Rows of policies that the kernel does not have yet (averages, removed load) are
+//! left out.
 
 use core::ops::Deref;
 
@@ -14,11 +14,12 @@ use crate::arch::{ArchCpu, CpuPreempt};
 use crate::config::Policy;
 use crate::counters::Counters;
 use crate::link::Link;
+use crate::llist::Head;
 use crate::lock::{Lock, McsNode};
 use crate::machine;
 use crate::smp::Csd;
-use crate::task::{STACK_BYTES, TASKS_PER_CPU, Task};
-use crate::testdev;
+use crate::task::{Stack, Task};
+use crate::testdev::declare;
 
 /// A value on cache lines of its own.
 #[repr(C, align(64))]
@@ -59,7 +60,7 @@ pub(crate) struct Pcpu {
 pub(crate) struct RqLock {
     pub(crate) lock: Lock,
     pub(crate) nr_running: AtomicU32,
-    /// Wakes queued here and not drained yet; always 0 while wakes are direct.
+    /// 1 while wakes are queued here that are not drained yet (`ttwu_via=csd`).
     pub(crate) ttwu_pending: AtomicU32,
     pub(crate) nr_switches: AtomicU64,
 }
@@ -96,21 +97,20 @@ pub(crate) struct Cpu {
     pub(crate) rqc: Line<RqCurr>,
     pub(crate) rqk: Line<RqClock>,
     pub(crate) cfs: Line<CfsRq>,
-    /// CSQ: newest descriptor of the call queue.
-    pub(crate) call_single_queue: Line<AtomicPtr<Csd>>,
+    /// WL: wakes queued here with `ttwu_via=resched`.
+    pub(crate) wake_list: Line<Head>,
+    /// CSQ: the call queue.
+    pub(crate) call_single_queue: Line<Head>,
     /// The descriptor of calls from here that do not wait.
     pub(crate) csd_data: Line<Csd>,
     pub(crate) mcs: Line<McsNode>,
     pub(crate) counters: Line<Counters>,
     pub(crate) arch: ArchCpu,
-    /// Task 0 is the idle task.
-    pub(crate) tasks: [Task; TASKS_PER_CPU],
-    stacks: [Stack; TASKS_PER_CPU],
+    /// First of the tasks that were made for this CPU; only the control thread asks.
+    pub(crate) tasks: Line<Link<Task>>,
+    idle_task: Task,
+    idle_stack: Stack,
 }
-
-/// Stack of a task.
-#[repr(C, align(4096))]
-struct Stack([AtomicU64; STACK_BYTES / 8]);
 
 impl Cpu {
     /// Number of this CPU.
@@ -127,25 +127,20 @@ impl Cpu {
 
     /// The idle task.
     pub(crate) fn idle(&'static self) -> &'static Task {
-        &self.tasks[0]
-    }
-
-    /// Address behind the stack of a task.
-    pub(crate) fn stack_top(&self, task: usize) -> u64 {
-        self.stacks[task].0.as_ptr_range().end as u64
+        &self.idle_task
     }
 
     /// Offset in an area behind the stack of the idle task, on which its CPU starts.
     pub(crate) const fn idle_stack_top_offset() -> usize {
-        core::mem::offset_of!(Cpu, stacks) + size_of::<Stack>()
+        core::mem::offset_of!(Cpu, idle_stack) + size_of::<Stack>()
     }
 
     /// Zeroes and fills an area; the CPU of that number, before it uses the area.
     #[expect(unsafe_code, reason = "fills raw memory")]
     pub(crate) fn init(address: u64, id: usize, policy: Policy) -> &'static Cpu {
         let area = address as *mut Cpu;
-        // The stacks lie behind everything else and need no zeroes; this CPU runs on one.
-        let bytes = core::mem::offset_of!(Cpu, stacks);
+        // The stack lies behind everything else and needs no zeroes; this CPU runs on it.
+        let bytes = core::mem::offset_of!(Cpu, idle_stack);
         // SAFETY: the memory is set aside for this CPU, nobody else knows it yet, zeros are valid
         // for every field, and the policy is written before the first reference is made.
         let cpu = unsafe {
@@ -156,11 +151,8 @@ impl Cpu {
         cpu.pcpu.this.store(area, Relaxed);
         cpu.pcpu.id.store(id as u32, Relaxed);
         cpu.pcpu.preempt.start();
-        for task in &cpu.tasks {
-            task.init(id);
-        }
         let idle = cpu.idle();
-        idle.become_idle_task();
+        idle.become_idle_task(id);
         cpu.pcpu.current.set(Some(idle));
         cpu.rqc.curr.set(Some(idle));
         cpu.rqc.idle.set(Some(idle));
@@ -169,30 +161,21 @@ impl Cpu {
 
     /// Declares the classes of the area's lines; the CPU itself.
     pub(crate) fn declare_lines(&'static self) {
-        fn declare<T>(field: &T, class: LineClass) {
-            if size_of::<T>() != 0 {
-                testdev::declare_lines(core::ptr::from_ref(field) as u64, size_of::<T>(), class);
-            }
-        }
         declare(&self.pcpu, LineClass::Pcpu);
         declare(&self.policy, LineClass::Pcpu);
         declare(&self.rql, LineClass::Rql);
         declare(&self.rqc, LineClass::Rqc);
         declare(&self.rqk, LineClass::Rqk);
         declare(&self.cfs, LineClass::Cfs);
+        declare(&self.wake_list, LineClass::Wl);
         declare(&self.call_single_queue, LineClass::Csq);
         declare(&self.csd_data, LineClass::Csd);
         declare(&self.mcs, LineClass::Mcs);
         declare(&self.counters, LineClass::Counters);
         declare(&self.arch, LineClass::Pcpu);
-        for task in &self.tasks {
-            declare(&task.ti, LineClass::Ti);
-            declare(&task.ts, LineClass::Ts);
-            declare(&task.pi, LineClass::Pi);
-            declare(&task.se, LineClass::Se);
-            declare(&task.thread, LineClass::Pcpu);
-        }
-        declare(&self.stacks, LineClass::Stack);
+        declare(&self.tasks, LineClass::Pcpu);
+        self.idle_task.declare_lines();
+        declare(&self.idle_stack, LineClass::Stack);
     }
 }
 

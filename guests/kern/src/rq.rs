@@ -57,6 +57,14 @@ impl Cpu {
         self.rq_lock();
     }
 
+    /// Takes the run-queue lock of another CPU if it is free; returns whether it was.
+    #[inline]
+    pub(crate) fn rq_trylock_remote(&self) -> bool {
+        let is_free = self.rql.lock.try_lock();
+        bump(if is_free { Counter::RqLockRemote } else { Counter::RqLockContended });
+        is_free
+    }
+
     /// Drops the run-queue lock.
     #[inline]
     pub(crate) fn rq_unlock(&self) {

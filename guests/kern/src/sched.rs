@@ -8,6 +8,7 @@ use guests_abi::counter::Counter;
 use guests_sched::flags::NEED_RESCHED;
 use guests_sched::preempt::Class;
 use guests_sched::resched::{self, Resched};
+use guests_sched::ttwu::TtwuVia;
 
 use crate::arch::atomic::Ordering::{Relaxed, Release, SeqCst};
 use crate::arch::{self, Ipi, atomic, irq_disable};
@@ -17,7 +18,7 @@ use crate::percpu::Cpu;
 use crate::points::point;
 use crate::rq;
 use crate::task::{Task, state};
-use crate::{machine, tick};
+use crate::{machine, tick, wake};
 
 /// Why the scheduler runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,9 +96,14 @@ pub(crate) fn preempt_schedule_irq() {
     }
 }
 
-/// The reschedule interrupt: folds NEED_RESCHED, so that the interrupt's exit sees it.
+/// The reschedule interrupt: enters queued wakes where it stands for them, and folds
+/// NEED_RESCHED, so that the interrupt's exit sees it.
 #[inline]
 pub(crate) fn scheduler_ipi() {
+    let cpu = arch::this_cpu();
+    if cpu.policy.ttwu_via == TtwuVia::Resched {
+        wake::drain_wake_list(cpu);
+    }
     if need_resched() {
         arch::preempt_set_need_resched();
     }
@@ -234,7 +240,8 @@ pub(crate) fn resched_curr(target: usize) {
     point!(resched_signalled);
 }
 
-fn send_reschedule(target: usize) {
+/// Interrupts a CPU for its scheduler.
+pub(crate) fn send_reschedule(target: usize) {
     bump(Counter::ReschedIpi);
     arch::send_ipi(target, Ipi::Resched);
 }

@@ -2,21 +2,23 @@
 //!
 //! A call is a descriptor (csd) on the target's queue. Who finds the queue not empty signals
 //! nothing: an earlier caller did, and the target takes the whole queue at once. Who finds it
-//! empty asks `guests_sched::call_idle` whether the target can do without an interrupt.
+//! empty asks `guests_sched::call_idle` whether the target can do without an interrupt. Wakes that
+//! are queued for another CPU travel on the same queue (`ttwu_via=csd`).
 
 use guests_abi::class::LineClass;
 use guests_abi::counter::Counter;
 use guests_abi::layout::CPUS_MAX;
-use guests_sched::call_idle::{self, Signal};
+use guests_sched::call_idle::{self, CallIdle, Signal};
 
-use crate::arch::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use crate::arch::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use crate::arch::atomic::AtomicUsize;
+use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::arch::{self, Ipi, irq_disable, irq_restore, irq_save};
 use crate::counters::{add, bump};
 use crate::link::Link;
+use crate::llist::{List, Node};
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
-use crate::{machine, memory, testdev};
+use crate::{machine, memory, testdev, wake};
 
 /// A function that runs on another CPU, with interrupts off.
 pub(crate) type CallFn = extern "C" fn(usize);
@@ -25,12 +27,13 @@ pub(crate) type CallFn = extern "C" fn(usize);
 const LOCK: u32 = 1;
 /// The caller waits: run first, then unlock. Else unlock first, then run.
 const SYNC: u32 = 2;
+/// Not a descriptor: the `wake_entry` of a task that is to be woken here.
+pub(crate) const TTWU: u32 = 4;
 
 /// Call-function descriptor; half a line.
 #[repr(C, align(32))]
 pub(crate) struct Csd {
-    next: AtomicPtr<Csd>,
-    flags: AtomicU32,
+    node: Node,
     func: AtomicUsize,
     info: AtomicUsize,
 }
@@ -38,16 +41,11 @@ pub(crate) struct Csd {
 impl Csd {
     /// A free descriptor.
     const fn new() -> Csd {
-        Csd {
-            next: AtomicPtr::new(core::ptr::null_mut()),
-            flags: AtomicU32::new(0),
-            func: AtomicUsize::new(0),
-            info: AtomicUsize::new(0),
-        }
+        Csd { node: Node::new(), func: AtomicUsize::new(0), info: AtomicUsize::new(0) }
     }
 
     fn fill(&self, flags: u32, func: CallFn, info: usize) {
-        self.flags.store(flags, Relaxed);
+        self.node.flags.store(flags, Relaxed);
         self.func.store(func as usize, Relaxed);
         self.info.store(info, Relaxed);
     }
@@ -55,13 +53,21 @@ impl Csd {
     /// Spins until the descriptor is unlocked; interrupts are on.
     #[inline]
     fn lock_wait(&self) {
-        arch::cond_load(&self.flags, Acquire, |flags| flags & LOCK == 0);
+        arch::cond_load(&self.node.flags, Acquire, |flags| flags & LOCK == 0);
     }
 
     #[inline]
     fn unlock(&self) {
         point!(csd_unlock);
-        self.flags.store(0, Release);
+        self.node.flags.store(0, Release);
+    }
+
+    /// The descriptor of a node that is not TTWU.
+    #[inline]
+    #[expect(unsafe_code, reason = "a node is the first field of its descriptor")]
+    fn of(node: &Node) -> &Csd {
+        // SAFETY: such nodes are pushed by `push_csd` only.
+        unsafe { &*core::ptr::from_ref(node).cast::<Csd>() }
     }
 
     #[inline]
@@ -111,7 +117,7 @@ pub(crate) fn call_single_bounded(
     generic_exec_single(target, &csd);
     let deadline = arch::clock_ticks() + bound_ticks;
     let mut is_in_time = true;
-    while csd.flags.load(Acquire) & LOCK != 0 {
+    while csd.node.flags.load(Acquire) & LOCK != 0 {
         arch::cpu_relax();
         if is_in_time && arch::clock_ticks() > deadline {
             is_in_time = false;
@@ -135,37 +141,26 @@ fn call_self(func: CallFn, info: usize) {
 /// Queues a csd and signals if need be.
 #[inline]
 fn generic_exec_single(target: usize, csd: &Csd) {
+    __smp_call_single_queue(target, &csd.node);
+    point!(call_signalled);
+}
+
+/// Puts a node on the call queue of a CPU, and signals if the queue was empty.
+#[inline]
+pub(crate) fn __smp_call_single_queue(target: usize, node: &Node) {
     bump(Counter::CallRemote);
-    if push(machine::cpu(target), csd) {
+    if machine::cpu(target).call_single_queue.push(node) {
         send_call_function_single_ipi(target);
     } else {
         bump(Counter::CallFolded);
     }
-    point!(call_signalled);
-}
-
-/// Puts a csd on the queue of a CPU; returns whether the queue was empty.
-#[inline]
-fn push(target: &Cpu, csd: &Csd) -> bool {
-    let csd_ptr = core::ptr::from_ref(csd).cast_mut();
-    point!(call_push);
-    let mut first = target.call_single_queue.load(Relaxed);
-    loop {
-        csd.next.store(first, Relaxed);
-        match target.call_single_queue.compare_exchange(first, csd_ptr, SeqCst, Relaxed) {
-            Ok(_) => break,
-            Err(seen) => first = seen,
-        }
-    }
-    point!(call_pushed);
-    first.is_null()
 }
 
 fn send_call_function_single_ipi(target: usize) {
-    if call_function_single_prep_ipi(target) {
-        send_call_ipi(target);
-    } else {
+    if signal_polling(target, arch::this_cpu().policy.call_idle) {
         bump(Counter::CallSaved);
+    } else {
+        send_call_ipi(target);
     }
 }
 
@@ -175,27 +170,25 @@ fn send_call_ipi(target: usize) {
     arch::send_ipi(target, Ipi::CallSingle);
 }
 
-/// Signals the target's idle task through its flags if it polls; returns whether an IPI is
-/// needed instead.
-fn call_function_single_prep_ipi(target: usize) -> bool {
-    let policy = &arch::this_cpu().policy;
-    let variant = policy.call_idle;
-    if !arch::has_polling(policy) || !call_idle::reads_flags(variant) {
-        return true;
+/// Signals the idle task of a CPU through its flags, as the variant has it; returns whether it
+/// polls and so needs no IPI.
+pub(crate) fn signal_polling(target: usize, variant: CallIdle) -> bool {
+    if !arch::has_polling(&arch::this_cpu().policy) || !call_idle::reads_flags(variant) {
+        return false;
     }
     let word = &machine::cpu(target).idle().ti.flags;
     point!(call_read_flags);
     let mut flags = word.load(Relaxed);
     loop {
         match call_idle::signal(variant, flags) {
-            Signal::Ipi => return true,
-            Signal::Saved => return false,
+            Signal::Ipi => return false,
+            Signal::Saved => return true,
             Signal::SetFlags(wanted) => {
                 point!(call_set_flag);
                 match word.compare_exchange(flags, wanted, SeqCst, Relaxed) {
                     Ok(_) => {
                         bump(Counter::FlagsRmw);
-                        return false;
+                        return true;
                     }
                     Err(seen) => flags = seen,
                 }
@@ -273,7 +266,7 @@ pub(crate) fn smp_call_function_many(
         csd.lock_wait();
         csd.fill(flags, func, info);
         bump(Counter::CallRemote);
-        if push(machine::cpu(target), csd) {
+        if machine::cpu(target).call_single_queue.push(&csd.node) {
             noted.insert(target);
             (noted_count, noted_last) = (noted_count + 1, target);
         } else {
@@ -315,66 +308,33 @@ pub(crate) fn flush_smp_call_function_queue() {
 
 /// Whether the queue of this CPU looks empty to a plain load.
 pub(crate) fn queue_looks_empty() -> bool {
-    arch::this_cpu().call_single_queue.load(Relaxed).is_null()
+    arch::this_cpu().call_single_queue.looks_empty()
 }
 
-/// Takes the whole queue and runs it oldest first: those who wait, then the others.
-#[expect(unsafe_code, reason = "walks a list of raw pointers")]
-fn flush_queue(cpu: &Cpu) {
-    point!(csq_take);
-    let newest = cpu.call_single_queue.swap(core::ptr::null_mut(), AcqRel);
-    if newest.is_null() {
-        return;
-    }
-    // SAFETY, for all dereferences: a csd stays valid until it is unlocked, as its owner waits
-    // for that, and its `next` is read before.
-    let mut left = unsafe { reverse(newest) };
-    let mut waiting_none = core::ptr::null_mut::<Csd>();
-    let mut waiting_none_last = core::ptr::null_mut::<Csd>();
-    while !left.is_null() {
-        // SAFETY: see above.
-        let csd = unsafe { &*left };
-        let next = csd.next.load(Relaxed);
-        if csd.flags.load(Relaxed) & SYNC != 0 {
-            Csd::run(csd.func.load(Relaxed), csd.info.load(Relaxed));
-            csd.unlock();
-        } else {
-            csd.next.store(core::ptr::null_mut(), Relaxed);
-            if waiting_none.is_null() {
-                waiting_none = left;
-            } else {
-                // SAFETY: see above.
-                unsafe { (*waiting_none_last).next.store(left, Relaxed) };
+/// Takes the whole queue and runs it oldest first: those who wait, then the others, then the
+/// wakes, in one batch.
+fn flush_queue(cpu: &'static Cpu) {
+    let mut taken = cpu.call_single_queue.take();
+    let (mut not_waited_for, mut wakes) = (List::new(), List::new());
+    // A csd stays valid until it is unlocked, as its owner waits for that.
+    while let Some(node) = taken.pop() {
+        match node.flags.load(Relaxed) {
+            TTWU => wakes.append(node),
+            flags if flags & SYNC != 0 => {
+                let csd = Csd::of(node);
+                Csd::run(csd.func.load(Relaxed), csd.info.load(Relaxed));
+                csd.unlock();
             }
-            waiting_none_last = left;
+            _ => not_waited_for.append(node),
         }
-        left = next;
     }
-    while !waiting_none.is_null() {
-        // SAFETY: see above.
-        let csd = unsafe { &*waiting_none };
-        waiting_none = csd.next.load(Relaxed);
+    while let Some(node) = not_waited_for.pop() {
+        let csd = Csd::of(node);
         let (func, info) = (csd.func.load(Relaxed), csd.info.load(Relaxed));
         csd.unlock();
         Csd::run(func, info);
     }
-}
-
-/// Reverses a list of descriptors.
-///
-/// # Safety
-/// Every descriptor of the list is valid.
-#[expect(unsafe_code, reason = "walks a list of raw pointers")]
-unsafe fn reverse(mut left: *mut Csd) -> *mut Csd {
-    let mut reversed = core::ptr::null_mut();
-    while !left.is_null() {
-        // SAFETY: by the contract of this function.
-        let csd = unsafe { &*left };
-        let next = csd.next.load(Relaxed);
-        if next != reversed {
-            csd.next.store(reversed, Relaxed);
-        }
-        (reversed, left) = (left, next);
+    if !wakes.is_empty() {
+        wake::sched_ttwu_pending(cpu, wakes);
     }
-    reversed
 }

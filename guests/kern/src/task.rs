@@ -1,8 +1,12 @@
 //! Tasks: a stack, a state, and the lines that wakers and schedulers touch.
 //!
-//! Every CPU has a few task slots in its area; slot 0 is its idle task. A task is pinned to the
-//! CPU of its slot. Only the control thread creates tasks, so a free slot needs no lock.
+//! The idle task of a CPU lies in its area; all others are made when they are asked for, on the
+//! node of their CPU, to which they are pinned. A task that has ended is used again for the next
+//! one of its CPU. Only the control thread makes tasks, so that needs no lock.
 
+use core::mem::offset_of;
+
+use guests_abi::class::LineClass;
 use guests_sched::preempt::{Class, WEIGHT_NICE_0};
 
 use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -10,15 +14,18 @@ use crate::arch::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use crate::arch::{self, TaskPreempt};
 use crate::console::die;
 use crate::link::Link;
+use crate::llist::Node;
 use crate::lock::Lock;
-use crate::percpu::{Cpu, Line};
-use crate::{machine, sched, wake};
+use crate::percpu::Line;
+use crate::testdev::declare;
+use crate::{machine, memory, sched, testdev, wake};
 
 /// Bytes of a task's stack.
 pub(crate) const STACK_BYTES: usize = 16 * 1024;
 
-/// Task slots of a CPU, the idle task included.
-pub(crate) const TASKS_PER_CPU: usize = 4;
+/// Stack of a task.
+#[repr(C, align(4096))]
+pub(crate) struct Stack([AtomicU64; STACK_BYTES / 8]);
 
 /// States of a task, as bits so that a waker can name several.
 pub(crate) mod state {
@@ -28,7 +35,7 @@ pub(crate) mod state {
     pub(crate) const INTERRUPTIBLE: u32 = 1;
     /// A waker is at work.
     pub(crate) const WAKING: u32 = 1 << 8;
-    /// Has ended; the slot is free once `on_cpu` is 0.
+    /// Has ended; may be used again once `on_cpu` is 0.
     pub(crate) const DEAD: u32 = 1 << 9;
 }
 
@@ -51,6 +58,8 @@ pub(crate) struct TaskSched {
     pub(crate) on_cpu: AtomicU32,
     /// 1 while the task counts in a run queue.
     pub(crate) on_rq: AtomicU32,
+    /// On the wake list or call queue of a CPU while a wake is queued there.
+    pub(crate) wake_entry: Node,
     pub(crate) wake_cpu: AtomicU32,
 }
 
@@ -73,6 +82,10 @@ pub(crate) struct SchedEntity {
 pub(crate) struct ThreadContext {
     /// Stack pointer while the task does not run.
     pub(crate) sp: AtomicU64,
+    /// Address behind the stack; 0 for idle tasks.
+    stack_top: AtomicU64,
+    /// Next task that was made for the same CPU.
+    next: Link<Task>,
     /// Function of the task, as an address.
     func: AtomicUsize,
     arg: AtomicUsize,
@@ -90,19 +103,27 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Makes a zeroed slot a free one of CPU `cpu`.
-    pub(crate) fn init(&self, cpu: usize) {
-        self.ti.cpu.store(cpu as u32, Relaxed);
-        self.ti.state.store(state::DEAD, Relaxed);
-        self.ts.wake_cpu.store(cpu as u32, Relaxed);
-    }
-
-    /// Makes a slot the idle task that runs already.
-    pub(crate) fn become_idle_task(&self) {
+    /// Makes zeroed memory the idle task that runs already on CPU `cpu`.
+    pub(crate) fn become_idle_task(&self, cpu: usize) {
+        self.init(cpu);
         self.set_class(Class::IdleTask);
         self.ti.state.store(state::RUNNING, Relaxed);
         self.ts.on_cpu.store(1, Relaxed);
         self.ti.preempt.start();
+    }
+
+    fn init(&self, cpu: usize) {
+        self.ti.cpu.store(cpu as u32, Relaxed);
+        self.ts.wake_cpu.store(cpu as u32, Relaxed);
+    }
+
+    /// Declares the classes of the task's lines.
+    pub(crate) fn declare_lines(&self) {
+        declare(&self.ti, LineClass::Ti);
+        declare(&self.ts, LineClass::Ts);
+        declare(&self.pi, LineClass::Pi);
+        declare(&self.se, LineClass::Se);
+        declare(&self.thread, LineClass::Pcpu);
     }
 
     /// Class of the task.
@@ -122,6 +143,14 @@ impl Task {
             Class::Normal => 2,
         };
         self.se.class.store(value, Relaxed);
+    }
+
+    /// The task that a `wake_entry` is part of.
+    #[expect(unsafe_code, reason = "makes a task of the address of one of its fields")]
+    pub(crate) fn of_wake_entry(entry: &'static Node) -> &'static Task {
+        let offset = offset_of!(Task, ts) + offset_of!(TaskSched, wake_entry);
+        // SAFETY: only the `wake_entry` of tasks, which are never freed, are queued as such.
+        unsafe { &*core::ptr::from_ref(entry).byte_sub(offset).cast::<Task>() }
     }
 
     /// CPU of the task.
@@ -144,25 +173,7 @@ pub(crate) fn kthread_run(
     func: extern "C" fn(usize),
     arg: usize,
 ) -> &'static Task {
-    let area = machine::cpu(cpu);
-    let Some((slot, task)) = area.tasks.iter().enumerate().skip(1).find(|(_, task)| {
-        task.ti.state.load(Relaxed) == state::DEAD && task.ts.on_cpu.load(Acquire) == 0
-    }) else {
-        die!(FAIL, "cpu {cpu}: no free task slot");
-    };
-    prepare(area, slot, task, class, func, arg);
-    wake::wake_up_new_task(task);
-    task
-}
-
-fn prepare(
-    area: &'static Cpu,
-    slot: usize,
-    task: &'static Task,
-    class: Class,
-    func: extern "C" fn(usize),
-    arg: usize,
-) {
+    let task = ended_task(cpu).unwrap_or_else(|| new_task(cpu));
     task.set_class(class);
     task.se.weight.store(if class == Class::Idle { 3 } else { WEIGHT_NICE_0 }, Relaxed);
     task.se.vruntime_ns.store(0, Relaxed);
@@ -171,9 +182,36 @@ fn prepare(
     task.ti.preempt.start();
     task.thread.func.store(func as usize, Relaxed);
     task.thread.arg.store(arg, Relaxed);
-    let sp = arch::initial_stack(area.stack_top(slot), task_entry);
+    let sp = arch::initial_stack(task.thread.stack_top.load(Relaxed), task_entry);
     task.thread.sp.store(sp, Relaxed);
     task.ti.state.store(state::RUNNING, Release);
+    wake::wake_up_new_task(task);
+    task
+}
+
+/// A task of a CPU that has ended, if there is one.
+fn ended_task(cpu: usize) -> Option<&'static Task> {
+    let mut left = machine::cpu(cpu).tasks.get();
+    while let Some(task) = left {
+        if task.ti.state.load(Relaxed) == state::DEAD && task.ts.on_cpu.load(Acquire) == 0 {
+            return Some(task);
+        }
+        left = task.thread.next.get();
+    }
+    None
+}
+
+fn new_task(cpu: usize) -> &'static Task {
+    let task: &Task = &memory::alloc_slice(machine::node(cpu), 1)[0];
+    let stack = memory::alloc(machine::node(cpu), STACK_BYTES, align_of::<Stack>());
+    task.init(cpu);
+    task.thread.stack_top.store(stack + STACK_BYTES as u64, Relaxed);
+    let tasks = &machine::cpu(cpu).tasks;
+    task.thread.next.set(tasks.get());
+    tasks.set(Some(task));
+    task.declare_lines();
+    testdev::declare_lines(stack, STACK_BYTES, LineClass::Stack);
+    task
 }
 
 /// First code of every thread: ends the switch to it as `schedule` would, then runs its function.

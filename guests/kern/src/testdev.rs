@@ -76,6 +76,13 @@ pub(crate) fn declare_lines(address: u64, bytes: usize, class: LineClass) {
     write(Register::LineClass, line_class_word(class, bytes as u64));
 }
 
+/// Declares the class of the lines of a value.
+pub(crate) fn declare<T>(value: &T, class: LineClass) {
+    if size_of::<T>() != 0 {
+        declare_lines(core::ptr::from_ref(value) as u64, size_of::<T>(), class);
+    }
+}
+
 /// Seed of this run; only after region begin.
 pub(crate) fn seed() -> u64 {
     read(Register::Seed)

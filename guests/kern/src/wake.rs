@@ -1,4 +1,7 @@
-//! Wake-up of sleeping tasks: `try_to_wake_up`, the direct path (`ttwu_queue=off`).
+//! Wake-up of sleeping tasks: `try_to_wake_up`, by either path of `ttwu_queue`.
+//!
+//! Direct: the waker locks the target's run queue and enters the wakee. Queued: the wakee goes on
+//! a list of the target, which enters it when it is interrupted or leaves its idle loop.
 //!
 //! The waker holds the wakee's `pi_lock` with interrupts off from the state test to the end.
 //! Tasks are pinned, so there is no choice of a CPU. The state of a task that is about to sleep
@@ -6,15 +9,18 @@
 //! condition true before it tests the state. One of the two sees the other.
 
 use guests_abi::counter::Counter;
+use guests_sched::call_idle::CallIdle;
+use guests_sched::ttwu::{self, Path, TtwuVia};
 
 use crate::arch::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::arch::{self, irq_restore, irq_save};
 use crate::counters::bump;
-use crate::machine;
+use crate::llist::List;
 use crate::percpu::Cpu;
 use crate::points::point;
-use crate::sched::resched_curr;
+use crate::sched::{resched_curr, send_reschedule};
 use crate::task::{Task, state};
+use crate::{machine, smp};
 
 /// Sets the state of the running task, ordered before what it reads next.
 pub(crate) fn set_current_state(state: u32) {
@@ -46,11 +52,15 @@ fn ttwu_locked(wakee: &'static Task) -> bool {
     }
     wakee.ti.state.store(state::WAKING, Relaxed);
     if wakee.ts.on_cpu.load(Acquire) != 0 {
+        let variant = arch::this_cpu().policy.ttwu_queue;
+        if variant.queues_on_cpu() && ttwu_path(target, true) == Path::Queued {
+            ttwu_queue_wakelist(wakee, target);
+            return true;
+        }
         bump(Counter::WakeSpinOncpu);
         arch::cond_load(&wakee.ts.on_cpu, Acquire, |on_cpu| on_cpu == 0);
     }
     ttwu_queue(wakee, target);
-    count_wake(target);
     true
 }
 
@@ -69,7 +79,7 @@ fn ttwu_runnable(wakee: &'static Task) -> bool {
         // A task that runs is not preempted by itself.
         if wakee.ts.on_cpu.load(Relaxed) == 0 {
             cpu.update_rq_clock();
-            check_preempt_curr(cpu, wakee, target);
+            check_preempt_curr(cpu, wakee);
         }
         wakee.ti.state.store(state::RUNNING, Relaxed);
     }
@@ -77,14 +87,89 @@ fn ttwu_runnable(wakee: &'static Task) -> bool {
     is_queued
 }
 
-/// Direct path: locks the target's run queue and enters the wakee.
+/// Enters the wakee on the target's run queue, or has the target do it.
 fn ttwu_queue(wakee: &'static Task, target: usize) {
-    let cpu = lock_target(target);
+    let is_locked = match ttwu_path(target, false) {
+        Path::Direct => false,
+        Path::Queued => return ttwu_queue_wakelist(wakee, target),
+        Path::DirectIfFree if machine::cpu(target).rq_trylock_remote() => true,
+        Path::DirectIfFree => return ttwu_queue_wakelist(wakee, target),
+    };
+    let cpu = if is_locked { machine::cpu(target) } else { lock_target(target) };
     cpu.update_rq_clock();
-    cpu.activate_task(wakee);
-    check_preempt_curr(cpu, wakee, target);
-    wakee.ti.state.store(state::RUNNING, Relaxed);
+    activate(cpu, wakee);
     cpu.rq_unlock();
+    count_wake(target);
+}
+
+/// Which path the policy asks for.
+fn ttwu_path(target: usize, is_on_cpu: bool) -> Path {
+    let this = arch::this_cpu();
+    let facts = ttwu::Facts {
+        is_this_cpu: this.id() == target,
+        is_same_l2: machine::share_l2(this.id(), target),
+        is_same_llc: machine::share_llc(this.id(), target),
+        is_on_cpu,
+    };
+    ttwu::path(this.policy.ttwu_queue, facts, || machine::cpu(target).rql.nr_running.load(Relaxed))
+}
+
+/// Queued path: the wakee goes on a list of the target, which is signalled if the list was empty.
+fn ttwu_queue_wakelist(wakee: &'static Task, target: usize) {
+    let cpu = machine::cpu(target);
+    let policy = &arch::this_cpu().policy;
+    bump(Counter::WakeDone);
+    bump(Counter::WakeQueued);
+    wakee.ts.wake_entry.flags.store(smp::TTWU, Relaxed);
+    match policy.ttwu_via {
+        TtwuVia::Csd => {
+            cpu.rql.ttwu_pending.store(1, Relaxed);
+            smp::__smp_call_single_queue(target, &wakee.ts.wake_entry);
+        }
+        TtwuVia::Resched if !cpu.wake_list.push(&wakee.ts.wake_entry) => {
+            bump(Counter::CallRemote);
+            bump(Counter::CallFolded);
+        }
+        TtwuVia::Resched => {
+            bump(Counter::ReschedRemote);
+            if policy.is_ttwu_poll && smp::signal_polling(target, CallIdle::NeedResched) {
+                bump(Counter::ReschedSaved);
+            } else {
+                send_reschedule(target);
+            }
+        }
+    }
+}
+
+/// Enters what others queued here with `ttwu_via=resched`; interrupts are off.
+#[inline]
+pub(crate) fn drain_wake_list(cpu: &'static Cpu) {
+    if !cpu.wake_list.looks_empty() {
+        sched_ttwu_pending(cpu, cpu.wake_list.take());
+    }
+}
+
+/// Enters queued wakees, oldest first, under one hold of the own run-queue lock; interrupts are
+/// off.
+pub(crate) fn sched_ttwu_pending(cpu: &'static Cpu, mut wakes: List) {
+    cpu.rq_lock();
+    cpu.update_rq_clock();
+    while let Some(entry) = wakes.pop() {
+        let wakee = Task::of_wake_entry(entry);
+        // A wakee that was queued while it was switched out here is off its CPU by now.
+        arch::cond_load(&wakee.ts.on_cpu, Acquire, |on_cpu| on_cpu == 0);
+        activate(cpu, wakee);
+    }
+    // Not earlier: until the wakees count as running, this says that the CPU is not idle.
+    cpu.rql.ttwu_pending.store(0, Relaxed);
+    cpu.rq_unlock();
+}
+
+/// Enters the wakee and tests for preemption; the lock is held and the clock up to date.
+fn activate(cpu: &Cpu, wakee: &'static Task) {
+    cpu.activate_task(wakee);
+    check_preempt_curr(cpu, wakee);
+    wakee.ti.state.store(state::RUNNING, Relaxed);
 }
 
 fn lock_target(target: usize) -> &'static Cpu {
@@ -97,9 +182,9 @@ fn lock_target(target: usize) -> &'static Cpu {
     cpu
 }
 
-fn check_preempt_curr(cpu: &Cpu, wakee: &Task, target: usize) {
+fn check_preempt_curr(cpu: &Cpu, wakee: &Task) {
     if cpu.wakeup_preempts(cpu.rqc.curr.get_some(), wakee) {
-        resched_curr(target);
+        resched_curr(cpu.id());
     }
 }
 
@@ -107,7 +192,10 @@ fn check_preempt_curr(cpu: &Cpu, wakee: &Task, target: usize) {
 pub(crate) fn wake_up_new_task(task: &'static Task) {
     arch::preempt_disable();
     let was_on = irq_save!(irqoff_rq);
-    ttwu_queue(task, task.cpu());
+    let cpu = lock_target(task.cpu());
+    cpu.update_rq_clock();
+    activate(cpu, task);
+    cpu.rq_unlock();
     irq_restore(was_on);
     arch::preempt_enable();
 }

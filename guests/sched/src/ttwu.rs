@@ -1,7 +1,6 @@
 //! Wake-up: queue the wakee on the target CPU, or lock the target's run queue.
 //!
-//! Linux: `ttwu_queue`, `ttwu_queue_cond`. All variants of the condition stand here; the kernel
-//! offers those whose queued path it has.
+//! Linux: `ttwu_queue`, `ttwu_queue_cond`.
 
 /// Variant of the condition; boot switch `ttwu_queue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,17 @@ pub enum TtwuQueue {
     Trylock,
 }
 
-/// What the waker knows when it decides.
+/// What carries a queued wake, and so which interrupt; boot switch `ttwu_via`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TtwuVia {
+    /// A list of its own and the reschedule interrupt.
+    Resched,
+    /// The call queue and the call-function interrupt.
+    Csd,
+}
+
+/// What the waker knows without a look at the target's run queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// The target is the waker's CPU.
@@ -32,12 +41,8 @@ pub struct Facts {
     pub is_same_l2: bool,
     /// Waker and target share the LLC.
     pub is_same_llc: bool,
-    /// The wakee is still on its CPU.
+    /// The wakee is still on its CPU, which is the target.
     pub is_on_cpu: bool,
-    /// Runnable tasks of the target.
-    pub nr_running: u64,
-    /// The target's run-queue lock was free at the first try.
-    pub is_lock_free: bool,
 }
 
 /// How a wake reaches its run queue.
@@ -47,23 +52,67 @@ pub enum Path {
     Direct,
     /// The waker queues, the target activates.
     Queued,
+    /// Direct if the lock is free at the first try, else queued.
+    DirectIfFree,
 }
 
-/// Decides the path.
+impl TtwuQueue {
+    /// All variants, in the order of the tables.
+    pub const ALL: [TtwuQueue; 7] = [
+        TtwuQueue::Off,
+        TtwuQueue::Always,
+        TtwuQueue::CrossLlc,
+        TtwuQueue::OnCpu,
+        TtwuQueue::Idle,
+        TtwuQueue::L2Skip,
+        TtwuQueue::Trylock,
+    ];
+
+    /// Value of the boot switch.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TtwuQueue::Off => "off",
+            TtwuQueue::Always => "always",
+            TtwuQueue::CrossLlc => "cross_llc",
+            TtwuQueue::OnCpu => "on_cpu",
+            TtwuQueue::Idle => "idle",
+            TtwuQueue::L2Skip => "l2_skip",
+            TtwuQueue::Trylock => "trylock",
+        }
+    }
+
+    /// The variant of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<TtwuQueue> {
+        TtwuQueue::ALL.into_iter().find(|variant| variant.name() == name)
+    }
+
+    /// Whether a wakee that is still being switched out may be queued instead of waited for
+    /// (5.8 on).
+    #[inline]
+    pub const fn queues_on_cpu(self) -> bool {
+        matches!(self, TtwuQueue::OnCpu | TtwuQueue::Idle | TtwuQueue::L2Skip)
+    }
+}
+
+/// Decides the path. `nr_running` reads the runnable tasks of the target: a remote line, which is
+/// touched only where the answer hangs on it.
 #[inline]
-pub const fn path(variant: TtwuQueue, facts: Facts) -> Path {
-    let cross_llc = !facts.is_same_llc;
+pub fn path(variant: TtwuQueue, facts: Facts, nr_running: impl FnOnce() -> u32) -> Path {
+    // Queueing to oneself would need a self-IPI.
+    if facts.is_this_cpu {
+        return Path::Direct;
+    }
     let is_queued = match variant {
         TtwuQueue::Off => false,
         TtwuQueue::Always => true,
-        TtwuQueue::CrossLlc => cross_llc,
-        TtwuQueue::OnCpu => cross_llc || (facts.is_on_cpu && facts.nr_running <= 1),
-        TtwuQueue::Idle => cross_llc || facts.nr_running == 0,
-        TtwuQueue::L2Skip => cross_llc || !facts.is_same_l2 || facts.nr_running == 0,
-        TtwuQueue::Trylock => !facts.is_lock_free,
+        TtwuQueue::Trylock => return Path::DirectIfFree,
+        _ if !facts.is_same_llc => true,
+        TtwuQueue::CrossLlc => false,
+        TtwuQueue::OnCpu => facts.is_on_cpu && nr_running() <= 1,
+        TtwuQueue::Idle => nr_running() == 0,
+        TtwuQueue::L2Skip => !facts.is_same_l2 || nr_running() == 0,
     };
-    // Queueing to oneself would need a self-IPI.
-    if is_queued && !facts.is_this_cpu { Path::Queued } else { Path::Direct }
+    if is_queued { Path::Queued } else { Path::Direct }
 }
 
 #[cfg(test)]
@@ -72,28 +121,23 @@ mod tests {
 
     /// Columns: same CPU; same L2, idle and busy; same LLC, idle and busy; other LLC.
     fn columns(variant: TtwuQueue, is_on_cpu: bool) -> [Path; 6] {
-        let facts = |is_this_cpu, is_same_l2, is_same_llc, nr_running| Facts {
-            is_this_cpu,
-            is_same_l2,
-            is_same_llc,
-            is_on_cpu,
-            nr_running,
-            is_lock_free: true,
-        };
         [
-            facts(true, true, true, 1),
-            facts(false, true, true, 0),
-            facts(false, true, true, 1),
-            facts(false, false, true, 0),
-            facts(false, false, true, 1),
-            facts(false, false, false, 1),
+            (true, true, true, 1),
+            (false, true, true, 0),
+            (false, true, true, 1),
+            (false, false, true, 0),
+            (false, false, true, 1),
+            (false, false, false, 1),
         ]
-        .map(|facts| path(variant, facts))
+        .map(|(is_this_cpu, is_same_l2, is_same_llc, nr_running)| {
+            let facts = Facts { is_this_cpu, is_same_l2, is_same_llc, is_on_cpu };
+            path(variant, facts, || nr_running)
+        })
     }
 
     #[test]
     fn the_path_follows_the_table() {
-        use Path::{Direct as D, Queued as Q};
+        use Path::{Direct as D, DirectIfFree as F, Queued as Q};
         let cases = [
             ("C10", TtwuQueue::Off, false, [D, D, D, D, D, D]),
             ("C11", TtwuQueue::Always, false, [D, Q, Q, Q, Q, Q]),
@@ -102,6 +146,7 @@ mod tests {
             ("C14", TtwuQueue::OnCpu, true, [D, Q, Q, Q, Q, Q]),
             ("C15", TtwuQueue::Idle, false, [D, Q, D, Q, D, Q]),
             ("C16", TtwuQueue::L2Skip, false, [D, Q, D, Q, Q, Q]),
+            ("trylock", TtwuQueue::Trylock, false, [D, F, F, F, F, F]),
         ];
         for (id, variant, is_on_cpu, expected) in cases {
             assert_eq!(columns(variant, is_on_cpu), expected, "{id}");
@@ -109,17 +154,27 @@ mod tests {
     }
 
     #[test]
-    fn trylock_queues_only_behind_a_holder() {
-        let facts = Facts {
-            is_this_cpu: false,
-            is_same_l2: true,
-            is_same_llc: true,
-            is_on_cpu: false,
-            nr_running: 1,
-            is_lock_free: false,
+    fn the_run_queue_is_read_only_where_the_answer_hangs_on_it() {
+        let reads = |variant, is_same_llc| {
+            let facts =
+                Facts { is_this_cpu: false, is_same_l2: true, is_same_llc, is_on_cpu: true };
+            let mut has_read = false;
+            path(variant, facts, || {
+                has_read = true;
+                0
+            });
+            has_read
         };
-        assert_eq!(path(TtwuQueue::Trylock, facts), Path::Queued);
-        let facts = Facts { is_lock_free: true, ..facts };
-        assert_eq!(path(TtwuQueue::Trylock, facts), Path::Direct);
+        for variant in TtwuQueue::ALL {
+            assert!(!reads(variant, false), "{variant:?} across LLCs");
+            assert_eq!(reads(variant, true), variant.queues_on_cpu(), "{variant:?} inside an LLC");
+        }
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for variant in TtwuQueue::ALL {
+            assert_eq!(TtwuQueue::from_name(variant.name()), Some(variant));
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! again, the region ends. The harness holds and delays CPUs at points meanwhile.
 //!
 //! `state=running` keeps the targets busy with a thread that spins with interrupts on.
-//! `op=wake` wakes a thread that sleeps on each target.
+//! `op=wake` wakes a thread that sleeps on each target, one of the caller's own.
 
 use guests_abi::device::region;
 use guests_sched::preempt::Class;
@@ -14,6 +14,7 @@ use guests_sched::preempt::Class;
 use super::gate::Gate;
 use super::{empty, nth_cpu, resched};
 use crate::arch;
+use crate::arch::atomic::Ordering::Relaxed;
 use crate::completion::Completion;
 use crate::config::{Config, Idle, Op};
 use crate::console::die;
@@ -32,8 +33,6 @@ struct Scene {
     start: Gate,
     finish: Gate,
     done: Completion,
-    /// Sleeping thread of each CPU, for `op=wake`.
-    sleepers: &'static [Link<Task>],
 }
 
 static SCENE: Link<Scene> = Link::none();
@@ -48,34 +47,34 @@ pub(super) fn run() -> u64 {
     let callers = config.from.count(cpu_count);
     nth_cpu(config.from, 0, "from");
     nth_cpu(config.to, 0, "to");
-    let sleepers = memory::alloc_slice::<Link<Task>>(0, cpu_count);
+    let new_caller = |at| {
+        let cpu = nth_cpu(config.from, at, "from");
+        let does = |op| config.op == op || config.pre == op;
+        let caller = Caller {
+            cpu,
+            is_first: at == 0,
+            many: does(Op::CallMany).then(|| CallMany::new(cpu)),
+            sleepers: if does(Op::Wake) { start_sleepers(config, cpu) } else { &[] },
+        };
+        memory::alloc_value(machine::node(cpu), caller)
+    };
+    let caller_list = memory::alloc_slice::<Link<Caller>>(0, callers);
+    for (at, slot) in caller_list.iter().enumerate() {
+        slot.set(Some(new_caller(at)));
+    }
     config.to.for_each(cpu_count, |cpu| {
-        if config.op == Op::Wake || config.pre == Op::Wake {
-            sleepers[cpu].set(Some(kthread_run(cpu, Class::Normal, sleeper, 0)));
-        }
         if config.is_target_running && !is_caller(config, cpu) {
             kthread_run(cpu, Class::Normal, keep_busy, 0);
         }
     });
     let scene = memory::alloc_value(
         0,
-        Scene {
-            callers,
-            start: Gate::new(),
-            finish: Gate::new(),
-            done: Completion::new(),
-            sleepers,
-        },
+        Scene { callers, start: Gate::new(), finish: Gate::new(), done: Completion::new() },
     );
     SCENE.set(Some(scene));
-    for at in (0..callers).rev() {
-        let cpu = nth_cpu(config.from, at, "from");
-        let needs_many = config.op == Op::CallMany || config.pre == Op::CallMany;
-        let many = memory::alloc_value(
-            machine::node(cpu),
-            Caller { is_first: at == 0, many: needs_many.then(|| CallMany::new(cpu)) },
-        );
-        kthread_run(cpu, Class::Normal, call_thread, core::ptr::from_ref(many) as usize);
+    for caller in caller_list.iter().rev().filter_map(Link::get) {
+        let arg = core::ptr::from_ref(caller) as usize;
+        kthread_run(caller.cpu, Class::Normal, call_thread, arg);
     }
     scene.done.wait_for(callers as u64);
     guests_abi::exit::PASS
@@ -83,8 +82,25 @@ pub(super) fn run() -> u64 {
 
 /// What one caller has for itself.
 struct Caller {
+    cpu: usize,
     is_first: bool,
     many: Option<CallMany>,
+    /// Its sleeping thread on each target, by CPU.
+    sleepers: &'static [Link<Task>],
+}
+
+/// Starts them, and waits until they sleep.
+fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
+    let cpu_count = machine::cpu_count();
+    let sleepers = memory::alloc_slice::<Link<Task>>(machine::node(caller), cpu_count);
+    config.to.for_each(cpu_count, |cpu| {
+        let task = kthread_run(cpu, Class::Normal, sleeper, 0);
+        while task.ts.on_rq.load(Relaxed) != 0 {
+            tick::sleep_us(1);
+        }
+        sleepers[cpu].set(Some(task));
+    });
+    sleepers
 }
 
 #[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
@@ -97,13 +113,13 @@ extern "C" fn call_thread(arg: usize) {
         // The others wait at the gate, and disturb nobody there.
         settle(config);
         point!(scenario_ready);
-        operate(config, scene, caller, config.pre);
+        operate(config, caller, config.pre);
         testdev::region_begin(region::SCENARIO);
     }
     scene.start.pass(scene.callers, || ());
     for _ in 0..config.times {
         point!(op_begin);
-        operate(config, scene, caller, config.op);
+        operate(config, caller, config.op);
         point!(op_end);
     }
     // Ending a thread wakes the control thread, so nobody ends before the region does.
@@ -114,7 +130,7 @@ extern "C" fn call_thread(arg: usize) {
     scene.done.complete();
 }
 
-fn operate(config: &Config, scene: &Scene, caller: &Caller, op: Op) {
+fn operate(config: &Config, caller: &Caller, op: Op) {
     let cpu_count = machine::cpu_count();
     match op {
         Op::None => {}
@@ -129,7 +145,7 @@ fn operate(config: &Config, scene: &Scene, caller: &Caller, op: Op) {
         }
         Op::Resched => config.to.for_each(cpu_count, resched),
         Op::Wake => config.to.for_each(cpu_count, |target| {
-            if let Some(sleeper) = scene.sleepers[target].get() {
+            if let Some(sleeper) = caller.sleepers[target].get() {
                 try_to_wake_up(sleeper);
             }
         }),
