@@ -106,14 +106,19 @@ pub(crate) struct RunArgs {
     /// Initial RAM disk, named to the guest by the device tree.
     #[arg(long, value_name = "FILE")]
     pub(crate) initrd: Option<PathBuf>,
+    /// Names for the addresses of reports in place of the image's: an ELF file such as vmlinux, or
+    /// a System.map.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) symbols: Option<PathBuf>,
     /// Put the image at this physical address as it is, and start it at its first byte.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) load_at: Option<String>,
     /// Exception level that an arm64 machine starts at.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) entry_level: EntryLevel,
-    /// Bytes for the serial port, which takes them as the guest reads. Without it a terminal's keys
-    /// go there, and the machine runs no faster than the clock.
+    /// Bytes for the serial port, which takes them from the start of the run while its receiver has
+    /// room; what a driver discards as it opens the port is lost. Without it a terminal's keys go
+    /// there, and the machine runs no faster than the clock.
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// Seed of everything that is left to chance.

@@ -1,6 +1,7 @@
 //! The machine of this project as a rig.
 
 use emu_cpu::thread::RunState;
+use emu_machine::load::Symbols;
 use emu_machine::{Boot, BrokenLaw, CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
 use emu_sim::{CpuId, SimTime};
@@ -26,7 +27,12 @@ impl Rig for Machine {
     ) -> Result<Self, LabError> {
         let mut machine = Machine::new(topology, options).map_err(|error| input(&error))?;
         let image = Image::read(program.image, topology, program.load_at);
-        let image = image.map_err(|error| input(&error))?;
+        let mut image = image.map_err(|error| input(&error))?;
+        if let Some(bytes) = program.symbols {
+            let symbols =
+                Symbols::read(bytes).map_err(|error| input(&error).during("--symbols"))?;
+            image.symbols = symbols;
+        }
         let boot = Boot { bootargs: program.bootargs, initrd: program.initrd };
         machine.load(&image, boot).map_err(|error| input(&error))?;
         Ok(machine)

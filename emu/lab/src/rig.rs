@@ -18,6 +18,8 @@ pub struct Program<'a> {
     pub bootargs: &'a str,
     /// Initial RAM disk.
     pub initrd: Option<&'a [u8]>,
+    /// Symbols in place of the image's: an ELF file, or lines as `nm` prints them.
+    pub symbols: Option<&'a [u8]>,
 }
 
 impl<'a> Program<'a> {

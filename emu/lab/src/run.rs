@@ -36,6 +36,8 @@ pub struct Request<'a> {
     pub load_at: Option<u64>,
     /// Initial RAM disk.
     pub initrd: Option<&'a [u8]>,
+    /// Symbols in place of the image's.
+    pub symbols: Option<&'a [u8]>,
 }
 
 /// The far end of the guest's serial port.
@@ -69,6 +71,7 @@ pub fn build<R: Rig>(request: &Request) -> Result<R, LabError> {
         load_at: request.load_at,
         bootargs: &request.bootargs,
         initrd: request.initrd,
+        symbols: request.symbols,
     };
     let mut rig = R::build(&request.machine, options, &program)?;
     if !request.rules.is_empty() {

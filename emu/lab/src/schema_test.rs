@@ -121,6 +121,7 @@ fn run_document() {
         image: &[],
         load_at: None,
         initrd: None,
+        symbols: None,
     };
     let mut rig: FakeRig = run::build(&request).expect("rig");
     let ending = run::run(&mut rig, LIMIT, &mut (), &(), &mut |_: &[u8]| {});

@@ -122,6 +122,9 @@ impl Image {
     /// Errors: every way in which a file can be foreign, cut off or lying; see [`LoadError`].
     pub fn from_elf(bytes: &[u8], isa: Option<Isa>) -> Result<Image, LoadError> {
         let header = parse_header(bytes)?;
+        if header.e_type != header::ET_EXEC {
+            return Err(LoadError::Kind { found: header.e_type });
+        }
         let found = parse_isa(&header, isa)?;
         let headers = parse_program_headers(bytes, &header)?;
         let segments = load_segments(bytes, &headers)?;
@@ -237,6 +240,20 @@ impl Image {
     }
 }
 
+impl Symbols {
+    /// Reads the symbols of a file that need not be an image: of an ELF file of any kind, such as
+    /// `vmlinux`, or of lines of address, kind and name, such as `System.map`.
+    ///
+    /// Errors: as for an image, but for what only matters in one; `SymbolList`.
+    pub fn read(bytes: &[u8]) -> Result<Symbols, LoadError> {
+        if !bytes.starts_with(header::ELFMAG) {
+            return Symbols::from_lines(bytes);
+        }
+        let header = parse_header(bytes)?;
+        parse_symbols(bytes, &parse_sections(bytes, &header)?)
+    }
+}
+
 /// Returns a range of the file, or `Truncated` with what it was for.
 fn file_range<'a>(
     bytes: &'a [u8],
@@ -257,7 +274,7 @@ fn unreadable(what: &'static str) -> impl Fn(goblin::error::Error) -> LoadError 
     move |error| LoadError::Malformed { what, why: error.to_string() }
 }
 
-/// Checks identity and kind of the file before anything else is believed.
+/// Checks the identity of the file before anything else is believed.
 fn parse_header(bytes: &[u8]) -> Result<Header, LoadError> {
     let len = bytes.len() as u64;
     if len > MAX_IMAGE_BYTES {
@@ -274,11 +291,7 @@ fn parse_header(bytes: &[u8]) -> Result<Header, LoadError> {
         return Err(LoadError::Encoding { found: ident[header::EI_DATA] });
     }
     file_range(bytes, "the ELF header", 0, SIZEOF_EHDR as u64)?;
-    let header = Elf::parse_header(bytes).map_err(unreadable("the ELF header"))?;
-    if header.e_type != header::ET_EXEC {
-        return Err(LoadError::Kind { found: header.e_type });
-    }
-    Ok(header)
+    Elf::parse_header(bytes).map_err(unreadable("the ELF header"))
 }
 
 fn parse_isa(header: &Header, allowed: Option<Isa>) -> Result<Isa, LoadError> {

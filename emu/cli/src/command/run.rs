@@ -28,6 +28,7 @@ pub(crate) struct Files {
     /// The image; none for the guest kernel, which is that of the machine.
     image: Option<Vec<u8>>,
     initrd: Option<Vec<u8>>,
+    symbols: Option<Vec<u8>>,
     input: Option<Vec<u8>>,
 }
 
@@ -79,6 +80,7 @@ impl Files {
         Ok(Files {
             image: if is_kernel { None } else { Some(file(&args.image)?) },
             initrd: optional(&args.initrd)?,
+            symbols: optional(&args.symbols)?,
             input: optional(&args.input)?,
         })
     }
@@ -124,6 +126,7 @@ pub(crate) fn request<'a>(args: &RunArgs, files: &'a Files) -> Result<Request<'a
         image,
         load_at: load_at.transpose()?,
         initrd: files.initrd.as_deref(),
+        symbols: files.symbols.as_deref(),
     })
 }
 

@@ -76,6 +76,11 @@ pub enum LoadError {
         /// How many are allowed.
         allowed: u64,
     },
+    /// A list of symbols with something else in it.
+    SymbolList {
+        /// Its line, counted from 1.
+        line: usize,
+    },
     /// No segment has anything to load.
     NothingToLoad,
     /// A program that wants a dynamic linker.
@@ -193,6 +198,7 @@ impl fmt::Display for LoadError {
             Self::EntrySize { .. }
             | Self::Truncated { .. }
             | Self::TooMany { .. }
+            | Self::SymbolList { .. }
             | Self::Malformed { .. } => self.fmt_tables(f),
             _ => self.fmt_segments(f),
         }
@@ -268,6 +274,10 @@ impl LoadError {
             Self::TooMany { what, found, allowed } => {
                 write!(f, "{found} {what}, at most {allowed} are loaded; link with fewer")
             }
+            Self::SymbolList { line } => write!(
+                f,
+                "line {line} is not an address, a kind and a name; give an ELF file or a System.map"
+            ),
             Self::Malformed { what, why } => {
                 write!(f, "{what}: {why}; rebuild the image or strip that section")
             }

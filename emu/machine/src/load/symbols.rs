@@ -1,8 +1,11 @@
 //! Symbols of an image: address to name for reports, name to address for exported tables.
 //!
-//! Modelled: what `.symtab` defines in loaded code and data, absolute symbols by name only. Not
-//! modelled: dynamic symbols, versions, demangling, line numbers.
+//! Modelled: what `.symtab` defines in loaded code and data, absolute symbols by name only; lists
+//! of symbols as `nm` prints them. Not modelled: dynamic symbols, versions, demangling, line
+//! numbers.
 //! Memory is bounded by the file: names stay in one copy of the string table.
+
+use super::{LoadError, MAX_SYMBOLS, check_count};
 
 /// One defined symbol without its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +57,21 @@ pub(super) struct Raw {
     pub(super) size: u64,
 }
 
+const STT_NOTYPE: u8 = 0;
+const STT_OBJECT: u8 = 1;
+const STT_FUNC: u8 = 2;
 const SHN_UNDEF: u16 = 0;
 const SHN_ABS: u16 = 0xfff1;
+/// A section of a list, which names none.
+const SHN_LISTED: u16 = 1;
+
+/// Address, kind and name of a line.
+fn line_of(line: &[u8]) -> Option<(u64, u8, &str)> {
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let value = u64::from_str_radix(words.next()?, 16).ok()?;
+    let [kind] = *words.next()?.as_bytes() else { return None };
+    Some((value, kind, words.next()?))
+}
 
 impl Symbols {
     /// Builds the tables from rows of `.symtab` and its string table.
@@ -78,12 +94,37 @@ impl Symbols {
         symbols
     }
 
+    /// Builds the tables from lines of address, kind by its letter, and name; what follows these is
+    /// ignored.
+    ///
+    /// Source: GNU nm's manual, "nm": a for absolute, t and w for code, u for undefined.
+    pub(super) fn from_lines(text: &[u8]) -> Result<Self, LoadError> {
+        let (mut strings, mut rows) = (Vec::new(), Vec::new());
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let Some((value, kind, name)) = line_of(line) else {
+                return Err(LoadError::SymbolList { line: number + 1 });
+            };
+            let (info, section) = match kind.to_ascii_lowercase() {
+                b'a' => (STT_NOTYPE, SHN_ABS),
+                b't' | b'w' => (STT_FUNC, SHN_LISTED),
+                b'u' => (STT_NOTYPE, SHN_UNDEF),
+                _ => (STT_OBJECT, SHN_LISTED),
+            };
+            let at = u32::try_from(strings.len()).unwrap_or(u32::MAX);
+            strings.extend(name.bytes().chain([0]));
+            rows.push(Raw { name: at, info, section, value, size: 0 });
+            check_count("symbols", rows.len() as u64, MAX_SYMBOLS)?;
+        }
+        Ok(Symbols::from_raw(strings, rows.into_iter()))
+    }
+
     /// Keeps functions, objects and labels that are defined and have a readable name.
     fn entry(&self, row: Raw) -> Option<Entry> {
         let rank = match row.info & 15 {
-            2 => 2,
-            1 => 1,
-            0 => 0,
+            rank @ (STT_NOTYPE | STT_OBJECT | STT_FUNC) => rank,
             _ => return None,
         };
         let tail = self.strings.get(row.name as usize..)?;
@@ -213,6 +254,23 @@ mod tests {
         assert_eq!(at(0x400), Some(("label", 0)));
         assert_eq!(symbols.describe(0x228), "big+0x28");
         assert_eq!(symbols.describe(0x10), "0x10");
+    }
+
+    #[test]
+    fn a_list_gives_code_a_name_before_data_and_refuses_other_lines() {
+        let list = b"ffff800008000000 T _text\nffff800008000000 D data\n\
+            ffff800008000010 t local\t[module]\n12 A number\n U absent\n";
+        let why = Symbols::from_lines(list).expect_err("an undefined symbol has no address");
+        assert!(why.to_string().contains("line 5"), "{why}");
+        let symbols = Symbols::from_lines(&list[..list.len() - 10]).expect("a list");
+        assert_eq!(symbols.describe(0xffff_8000_0800_000c), "_text+0xc");
+        assert_eq!(symbols.describe(0xffff_8000_0800_0010), "local");
+        assert_eq!(symbols.describe(0x13), "0x13");
+        assert_eq!(symbols.find("number").map(|s| s.address), Some(0x12));
+        assert!(Symbols::from_lines(b"").expect("an empty list").is_empty());
+        for bad in ["nothing", "12 TT name", "12 T", "xyz T name", "\u{e4}"] {
+            assert!(Symbols::from_lines(bad.as_bytes()).is_err(), "{bad}");
+        }
     }
 
     #[test]
