@@ -252,6 +252,11 @@ enum Due {
 }
 
 impl Hw {
+    /// Time of a cycle's edge; `u64::MAX` is never.
+    fn edge(&self, cycle: u64) -> SimTime {
+        if cycle == u64::MAX { SimTime::NEVER } else { self.config.freq.edge(cycle) }
+    }
+
     /// Picoseconds of a cycle's edge.
     #[inline]
     pub(crate) fn ps(&self, cycle: u64) -> u64 {
@@ -393,11 +398,11 @@ impl<I: Isa> Core<I> {
     }
 
     /// Puts a message of time `at` into the inbox (K2: it is handled on the first edge at or
-    /// after it).
+    /// after it); returns the time of that edge.
     ///
     /// # Panics
     /// If the message is late, which is a model bug (K3).
-    pub fn deliver(&mut self, mut key: Key, item: CoreItem) {
+    pub fn deliver(&mut self, mut key: Key, item: CoreItem) -> SimTime {
         key.time = self.hw.config.freq.edge_at_or_after(SimTime(key.time));
         let handled = self.hw.handled;
         assert!(
@@ -406,13 +411,13 @@ impl<I: Isa> Core<I> {
             self.hw.id.0
         );
         self.hw.inbox.push(key, item);
+        self.hw.config.freq.edge(key.time)
     }
 
     /// Time of the core's earliest item.
     #[must_use]
     pub fn next_time(&self) -> SimTime {
-        let (time, _, _) = self.next_due();
-        if time == u64::MAX { SimTime::NEVER } else { self.hw.config.freq.edge(time) }
+        self.hw.edge(self.next_due().0)
     }
 
     /// Whether a cpu repeats a loop whose iterations are skipped.
@@ -428,13 +433,14 @@ impl<I: Isa> Core<I> {
     }
 
     /// Handles every item before `limit`, in key order, or fewer when a message of its own may
-    /// have consequences before it. What leaves is in [`Core::take_out`].
-    pub fn run_until(&mut self, unit: &mut I::Unit, phys: &Phys, limit: SimTime) {
+    /// have consequences before it; returns the time of the next one. What leaves is in
+    /// [`Core::take_out`].
+    pub fn run_until(&mut self, unit: &mut I::Unit, phys: &Phys, limit: SimTime) -> SimTime {
         self.hw.limit = self.hw.config.freq.edge_at_or_after(limit);
         loop {
             let (time, phase, due) = self.next_due();
             if time >= self.hw.limit {
-                return;
+                return self.hw.edge(time);
             }
             self.hw.step_limit = self.hw.limit;
             let is_own = matches!(due, Due::Drain(_) | Due::Step(_));
@@ -456,10 +462,10 @@ impl<I: Isa> Core<I> {
 
     /// Earliest item: cycle, phase, what.
     fn next_due(&self) -> (u64, Phase, Due) {
-        let k = self.hw.inbox.next_key();
-        let mut best = (k.time, k.phase, Due::Inbox);
+        let (time, phase) = self.hw.inbox.next_edge();
+        let mut best = (time, phase, Due::Inbox);
         let mut consider = |time: u64, phase: Phase, due: Due| {
-            if (time, phase) < (best.0, best.1) {
+            if time < best.0 || time == best.0 && phase < best.1 {
                 best = (time, phase, due);
             }
         };
@@ -485,7 +491,7 @@ impl<I: Isa> Core<I> {
 
     /// First cycle at which something other than a step or drain of cpu `j` is due.
     fn others_limit(&self, j: usize) -> u64 {
-        let mut limit = self.hw.inbox.next_key().time.min(self.hw.threads[j].timer);
+        let mut limit = self.hw.inbox.next_edge().0.min(self.hw.threads[j].timer);
         limit = limit.min(self.hw.share_due);
         for (i, th) in self.hw.threads.iter().enumerate() {
             if i != j {
@@ -618,6 +624,12 @@ impl<I: Isa> Core<I> {
     #[must_use]
     pub fn has_out(&self) -> bool {
         !self.hw.out.is_empty()
+    }
+
+    /// Whether there are records.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.hw.events.is_empty()
     }
 
     /// Records made since the last call.

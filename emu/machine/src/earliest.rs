@@ -39,6 +39,11 @@ impl Earliest {
         }
     }
 
+    /// The earliest time.
+    pub(crate) fn first(&self) -> u64 {
+        self.tree[1]
+    }
+
     pub(crate) fn two(&self) -> Two {
         let (mut n, mut second) = (1, u64::MAX);
         while n < self.leaves {
@@ -87,7 +92,7 @@ mod tests {
                 plain[i] = t;
                 let two = tree.two();
                 let first = plain.iter().copied().min().unwrap_or(u64::MAX);
-                assert_eq!((two.first, plain[two.at]), (first, first));
+                assert_eq!((two.first, plain[two.at], tree.first()), (first, first, first));
                 let others = (0..count).filter(|c| *c != two.at).map(|c| plain[c]);
                 assert_eq!(two.second, others.min().unwrap_or(u64::MAX));
                 let mut below = Vec::new();

@@ -78,15 +78,15 @@ impl<P: Platform> System<P> {
         loop {
             let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
             loop {
-                let t = self.uncore.next_key().time;
-                if t >= self.next.two().first.saturating_add(a) || t >= end {
+                let t = self.uncore.next_edge().0;
+                if t >= self.next.first().saturating_add(a) || t >= end {
                     break;
                 }
                 self.handle_uncore(until, &mut envelopes);
             }
             let Two { first, at, second } = self.next.two();
             let end = self.stop.as_ref().map_or(SimTime::NEVER, |s| s.0).min(until.time).ps();
-            let uncore = self.uncore.next_key().time;
+            let uncore = self.uncore.next_edge().0;
             // A limit does not hide that nothing can ever happen any more. A spin goes on.
             let is_quiet = first == u64::MAX && uncore == u64::MAX && self.stop.is_none();
             if is_quiet && (end == u64::MAX || !self.cores.iter().any(Core::is_spinning)) {
@@ -136,9 +136,11 @@ impl<P: Platform> System<P> {
 
     fn run_core(&mut self, c: usize, limit: u64) {
         let core = &mut self.cores[c];
-        core.run_until(&mut self.unit, &self.phys, SimTime(limit));
-        self.next.set(c, core.next_time().ps());
-        self.records.extend(core.take_events());
+        let next = core.run_until(&mut self.unit, &self.phys, SimTime(limit));
+        self.next.set(c, next.ps());
+        if core.has_events() {
+            self.records.extend(core.take_events());
+        }
         if core.has_out() {
             let mut out = std::mem::take(&mut self.out);
             out.extend(core.take_out());
@@ -275,9 +277,8 @@ impl<P: Platform> System<P> {
 
     pub(crate) fn deliver(&mut self, core: usize, key: Key, item: CoreItem) {
         let key = self.sequenced(key);
-        let node = &mut self.cores[core];
-        node.deliver(key, item);
-        self.next.set(core, node.next_time().ps());
+        let at = self.cores[core].deliver(key, item);
+        self.next.set(core, self.next.get(core).min(at.ps()));
     }
 
     /// Handles the first item of the uncore.

@@ -115,6 +115,12 @@ impl<T> Agenda<T> {
         self.heap.peek().map_or(Key::NEVER, |e| e.0.key)
     }
 
+    /// Time and phase of the earliest item, or those of `Key::NEVER`.
+    #[must_use]
+    pub fn next_edge(&self) -> (u64, Phase) {
+        self.heap.peek().map_or((u64::MAX, Phase::Observe), |e| (e.0.key.time, e.0.key.phase))
+    }
+
     /// Takes the earliest item.
     pub fn pop(&mut self) -> Option<(Key, T)> {
         self.heap.pop().map(|Reverse(e)| (e.key, e.item))
