@@ -314,14 +314,19 @@ fn idle_state(r: &mut Reader, spec: &Spec, state: &IdleSpec) {
         between(r, time, &format!("entry or exit time of idle {name}"), 1, 1_000_000_000_000);
     }
     for flush in &state.flushes {
-        if !["l1", "l2", "tlb"].contains(&flush.value.as_str()) {
+        if !["l1", "l2", "l3", "tlb"].contains(&flush.value.as_str()) {
             let message = format!("\"{}\" cannot be flushed", flush.value);
-            r.fault(flush.place, message, "one of l1, l2, tlb");
+            r.fault(flush.place, message, "one of l1, l2, l3, tlb");
         }
     }
     if state.residency.value.value < state.latency.value.value && state.residency.is_known() {
         let message = format!("idle {name} advertises a residency below its latency");
         r.fault(state.residency.place, message, "a stay shorter than the exit never pays");
+    }
+    for (time, most) in [(&state.queue, 1_000_000_000_000), (&state.flush_line, 1_000_000)] {
+        if let Some(time) = time {
+            between(r, time, &format!("a time of idle {name}"), 0, most);
+        }
     }
     between(r, &state.snoop_latency, &format!("snoop_latency of idle {name}"), 0, 1_000_000_000);
     if let IdleEntry::Psci(parameter) = entry.value

@@ -648,6 +648,8 @@ pub struct Flushes {
     pub l1: bool,
     /// The L2 cache.
     pub l2: bool,
+    /// The LLC, whichever cache that is.
+    pub llc: bool,
     /// TLBs.
     pub tlb: bool,
 }
@@ -674,8 +676,10 @@ pub struct IdleState {
     pub entry: IdleEntry,
     /// Whether the guest is told of it and may enter it.
     pub enabled: bool,
-    /// Time from the request until the state is reached.
+    /// Time from the request until the state is reached, with the flush of an LLC.
     pub entry_latency: Ps,
+    /// Time for which a request holds back the next one of its cluster.
+    pub queue: Ps,
     /// Whether a wake during entry ends the entry at once.
     pub abortable: bool,
     /// Exit time after a store to the monitored line; `None` where the entry arms no monitor.
@@ -846,6 +850,13 @@ impl Machine {
         } else {
             Distance::Remote
         }
+    }
+
+    /// Returns the state that this one adds to, by index: the last one before it of narrower scope.
+    /// Its cost is what a cpu pays while others keep the wider unit up.
+    pub fn narrower(&self, state: usize) -> Option<usize> {
+        let scope = self.idle[state].scope;
+        self.idle[..state].iter().rposition(|other| other.enabled && other.scope < scope)
     }
 
     /// Returns the wire time of an interrupt from cpu `a` to cpu `b`.

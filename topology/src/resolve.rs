@@ -55,7 +55,7 @@ pub(crate) fn resolve(spec: &Spec, layout: &Layout, file: &str, figures: Vec<Fig
             line_size: LINE_SIZE,
         },
         arm: arm(spec),
-        idle: spec.idle.iter().map(idle).collect(),
+        idle: spec.idle.iter().map(|state| idle(spec, state, &llcs)).collect(),
         stop_latency: spec.stop.value.value,
         identity: identity(spec),
         features: Features { names: feature_set(spec) },
@@ -476,19 +476,30 @@ fn apic_mode(spec: &Spec, cpus: &[CpuPlace]) -> ApicMode {
     spec.apic.mode.as_ref().map_or(by_rule, |mode| mode.value)
 }
 
-fn idle(state: &IdleSpec) -> IdleState {
+/// Entry into a state that empties the LLC takes the time to write all of its lines back.
+fn idle(spec: &Spec, state: &IdleSpec, llcs: &[Llc]) -> IdleState {
     let us = |at: &At<Quantity>| u32::try_from(at.value.value / 1_000_000).unwrap_or(u32::MAX);
+    let ps = |at: &Option<At<Quantity>>| at.as_ref().map_or(0, |at| at.value.value);
     let flushes = |name: &str| state.flushes.iter().any(|flush| flush.value == name);
+    let is_llc_flushed = llc_cache(spec).is_some_and(|cache| flushes(&cache.name.value));
+    let llc = llcs.iter().find_map(|llc| llc.cache.as_ref()).filter(|_| is_llc_flushed);
+    let lines = llc.map_or(0, |cache| cache.size / u64::from(cache.line));
     IdleState {
         name: state.name.value.clone(),
         entry: state.entry.value,
         enabled: state.is_enabled.value,
-        entry_latency: state.entry_latency.value.value,
+        entry_latency: state.entry_latency.value.value + lines * ps(&state.flush_line),
+        queue: ps(&state.queue),
         abortable: state.is_abortable.value,
         exit_store: state.exit_store.as_ref().map(|at| at.value.value),
         exit_interrupt: state.exit_interrupt.value.value,
         snoop_latency: state.snoop_latency.value.value,
-        flushes: Flushes { l1: flushes("l1"), l2: flushes("l2"), tlb: flushes("tlb") },
+        flushes: Flushes {
+            l1: flushes("l1"),
+            l2: flushes("l2"),
+            llc: is_llc_flushed,
+            tlb: flushes("tlb"),
+        },
         timer_stops: state.timer_stops.value,
         scope: state.scope.value,
         advertised: Advertised {

@@ -180,6 +180,8 @@ pub(crate) struct IdleSpec {
     pub(crate) exit_interrupt: At<Quantity>,
     pub(crate) snoop_latency: At<Quantity>,
     pub(crate) flushes: Vec<At<String>>,
+    pub(crate) flush_line: Option<At<Quantity>>,
+    pub(crate) queue: Option<At<Quantity>>,
     pub(crate) timer_stops: At<bool>,
     pub(crate) scope: At<IdleScope>,
     pub(crate) told_entry: Option<At<Quantity>>,
@@ -731,6 +733,8 @@ fn read_idle(r: &mut Reader, root: &Scope<'_>) -> Vec<IdleSpec> {
             exit_interrupt,
             snoop_latency: r.need(&scope, "snoop_latency", Dim::Time),
             flushes: r.texts(&scope, "flushes"),
+            flush_line: r.number(&scope, "flush_line", Dim::Time),
+            queue: r.number(&scope, "queue", Dim::Time),
             timer_stops: r.switch(&scope, "timer_stops", false),
             scope: r
                 .choice(&scope, "scope", &SCOPES)

@@ -22,6 +22,11 @@ pub struct IdleCost {
     pub exit_interrupt: SimTime,
     /// Private caches are lost, once every cpu of the core is in such a state.
     pub flushes: bool,
+    /// The cpu's timer does not end it, but is looked at when it has been left.
+    pub timer_stops: bool,
+    /// Others have a say: the machine is told of entry and wake, and says what they cost beyond
+    /// this (W5).
+    pub is_told: bool,
     /// Added to the answer of a snoop while every cpu of the core waits.
     pub snoop: SimTime,
 }

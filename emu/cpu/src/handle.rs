@@ -10,7 +10,7 @@ use emu_sim::{CpuId, Key, LineAddr, NodeRef, Phase, SimTime};
 
 use crate::isa::{Isa, Received};
 use crate::node::{Core, CoreItem, Hold, Hw, Out};
-use crate::thread::{LastEvent, Pending, PendingIpi};
+use crate::thread::{LastEvent, Pending, PendingIpi, RunState};
 use crate::wait::{MonitorState, Signal, WakeCause};
 
 impl<I: Isa> Core<I> {
@@ -46,6 +46,13 @@ impl<I: Isa> Core<I> {
                 }
             }
             CoreItem::Query { smt, asker } => self.hw.report_run_state(smt, asker, t),
+            CoreItem::Power { smt, n, until, exit } => {
+                let freq = self.hw.config.freq;
+                let th = &mut self.hw.threads[smt];
+                if n == th.told_waits && matches!(th.run, RunState::Waiting(_)) {
+                    th.power = Some((freq.edge_at_or_after(until), freq.cycles_in(exit)));
+                }
+            }
             CoreItem::Release { smt } => {
                 let th = &mut self.hw.threads[smt];
                 if th.pending == Pending::Rule {
@@ -136,6 +143,10 @@ impl<I: Isa> Core<I> {
     }
 
     pub(crate) fn handle_timer(&mut self, j: usize, t: u64) {
+        if self.hw.is_timer_stopped(j) {
+            self.hw.threads[j].timer = u64::MAX;
+            return;
+        }
         let freq = self.hw.config.freq;
         let next = self.isas[j].timer(freq.edge(t));
         let th = &mut self.hw.threads[j];

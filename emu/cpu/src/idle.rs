@@ -1,13 +1,14 @@
 //! Entering and leaving waits: one function enters, one leaves, and leaving records the cause.
 
 use emu_observe::Event;
-use emu_sim::SimTime;
 use emu_sim::mutant::Mutant;
+use emu_sim::{Phase, SimTime};
 
+use crate::config::IdleCost;
 use crate::isa::Isa;
-use crate::node::{Core, Hw};
+use crate::node::{Core, Hw, Out};
 use crate::thread::{LastEvent, Pending, RunState, Wait};
-use crate::wait::{MonitorState, WaitReason, WaitRequest, WakeCause};
+use crate::wait::{MonitorState, PowerVote, WaitReason, WaitRequest, WakeCause};
 
 impl<I: Isa> Core<I> {
     /// Cpu `j` begins to wait at cycle `t`. Its store buffer goes on draining (W1).
@@ -22,6 +23,7 @@ impl<I: Isa> Core<I> {
             self.hw.event(j, t, Event::IdleEnter { state: request.state });
         }
         self.hw.share_due = self.hw.share_due.min(t);
+        self.hw.vote_down(j, t, &request);
         let is_triggered = request.reason == WaitReason::Monitor
             && matches!(
                 self.hw.threads[j].monitor,
@@ -65,6 +67,10 @@ impl Hw {
         let RunState::Waiting(wait) = self.threads[j].run else { return };
         let resumes = t.max(wait.since) + self.exit_cycles(j, &wait, t, cause);
         let idle_ps = self.ps(resumes) - self.ps(wait.since);
+        self.vote_up(j, t.max(wait.since), &wait.request);
+        if self.is_timer_stopped(j) {
+            self.threads[j].timer = resumes;
+        }
         let th = &mut self.threads[j];
         th.run = RunState::Running;
         th.pending = Pending::None;
@@ -102,11 +108,54 @@ impl Hw {
         self.update_shares();
     }
 
+    /// What an idle state costs, if the wait has one.
+    fn cost(&self, request: &WaitRequest) -> Option<&IdleCost> {
+        request.state.and_then(|s| self.config.idle.get(usize::from(s)))
+    }
+
+    /// Whether cpu `j` is in a state in which its timer stands.
+    pub(crate) fn is_timer_stopped(&self, j: usize) -> bool {
+        let RunState::Waiting(wait) = self.threads[j].run else { return false };
+        self.cost(&wait.request).is_some_and(|cost| cost.timer_stops)
+    }
+
+    /// Tells the power domains that cpu `j` waits, where that concerns them (W5).
+    fn vote_down(&mut self, j: usize, t: u64, request: &WaitRequest) {
+        if !self.config.idle.iter().any(|cost| cost.is_told) {
+            return;
+        }
+        let th = &mut self.threads[j];
+        th.told_waits += 1;
+        th.power = None;
+        match request.state.filter(|_| self.cost(request).is_some_and(|cost| cost.is_told)) {
+            Some(state) => {
+                let n = self.threads[j].told_waits;
+                self.vote(j, t, PowerVote::Down(state, n));
+            }
+            None if request.reason == WaitReason::Startup => self.vote(j, t, PowerVote::Off),
+            None => {}
+        }
+    }
+
+    /// Tells them that it wakes.
+    fn vote_up(&mut self, j: usize, t: u64, request: &WaitRequest) {
+        let is_told = self.cost(request).is_some_and(|cost| cost.is_told);
+        let is_off = request.reason == WaitReason::Startup
+            && self.config.idle.iter().any(|cost| cost.is_told);
+        if is_told || is_off {
+            self.vote(j, t, PowerVote::Up);
+        }
+    }
+
+    fn vote(&mut self, j: usize, t: u64, vote: PowerVote) {
+        let key = self.device_key(t, Phase::Signal);
+        let (cpu, at) = (self.threads[j].cpu, self.config.freq.edge(t));
+        self.out.push(Out::Power { cpu, vote, at, key });
+        self.sends(t);
+    }
+
     fn exit_cycles(&self, j: usize, wait: &Wait, t: u64, cause: WakeCause) -> u64 {
-        let Some(idle) = wait.request.state.and_then(|s| self.config.idle.get(usize::from(s)))
-        else {
-            return 0;
-        };
+        let Some(idle) = self.cost(&wait.request) else { return 0 };
         let freq = self.config.freq;
         let exit =
             if cause == WakeCause::MonitorStore { idle.exit_store } else { idle.exit_interrupt };
@@ -125,18 +174,15 @@ impl Hw {
             exit
         };
         // A wake during an entry that cannot be aborted waits for the rest of it.
-        let entered = wait.since + freq.cycles_in(idle.entry);
-        let rest = if idle.is_abortable { 0 } else { entered.saturating_sub(t.max(wait.since)) };
-        rest + freq.cycles_in(exit)
+        let wait_of_core = if idle.is_abortable { 0 } else { freq.cycles_in(idle.entry) };
+        let (entered, wider) = self.threads[j].power.unwrap_or((wait.since + wait_of_core, 0));
+        entered.saturating_sub(t.max(wait.since)) + wider + freq.cycles_in(exit)
     }
 
     /// Once every cpu of the core is in a state that loses the caches, they are emptied. What is
     /// still buffered asks for its lines again, behind the `Put`s (L8).
     fn flush_if_asked(&mut self, t: u64) {
-        let flushes = |w: &Wait| {
-            let state = w.request.state.and_then(|s| self.config.idle.get(usize::from(s)));
-            state.is_some_and(|s| s.flushes)
-        };
+        let flushes = |w: &Wait| self.cost(&w.request).is_some_and(|cost| cost.flushes);
         // A cpu that was not started, or has shut down, keeps no cache alive.
         let is_down = |th: &crate::thread::Thread| match th.run {
             RunState::Waiting(w) => w.request.reason == WaitReason::Startup || flushes(&w),
@@ -170,8 +216,8 @@ impl Hw {
         let mut delay = SimTime::ZERO;
         for th in &self.threads {
             let RunState::Waiting(w) = th.run else { return 0 };
-            if let Some(s) = w.request.state.and_then(|s| self.config.idle.get(usize::from(s))) {
-                delay = delay.max(s.snoop);
+            if let Some(cost) = self.cost(&w.request) {
+                delay = delay.max(cost.snoop);
             }
         }
         delay.ps()

@@ -23,7 +23,7 @@ use crate::port::{DeviceAccess, Target, Update};
 use crate::spin::Snapshot;
 use crate::thread::{Pending, RunState, Thread};
 use crate::timing::Class;
-use crate::wait::{Signal, WaitReason, WaitRequest};
+use crate::wait::{PowerVote, Signal, WaitReason, WaitRequest};
 
 /// What reaches a core.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,17 @@ pub enum CoreItem {
         smt: usize,
         /// Who asks, for the answer.
         asker: CpuId,
+    },
+    /// What the power domains cost the cpu with this SMT index in its present wait.
+    Power {
+        /// SMT index.
+        smt: usize,
+        /// Number of the wait.
+        n: u64,
+        /// The wait ends at this time at the earliest.
+        until: SimTime,
+        /// Added to the exit.
+        exit: SimTime,
     },
     /// A rule lets the cpu with this SMT index go on.
     Release {
@@ -132,6 +143,17 @@ pub enum Out {
         asker: CpuId,
         /// What the cpu does.
         run: RunState,
+        /// Arrival and order.
+        key: Key,
+    },
+    /// To the power domains.
+    Power {
+        /// Which cpu.
+        cpu: CpuId,
+        /// What it says.
+        vote: PowerVote,
+        /// Since when it holds.
+        at: SimTime,
         /// Arrival and order.
         key: Key,
     },

@@ -252,6 +252,10 @@ pub struct Thread {
     pub(crate) reported: Vec<u64>,
     /// Cycle and kind of the last event that could have ended a wait.
     pub(crate) last_wake_event: Option<(u64, LastEvent)>,
+    /// Waits of which the machine was told.
+    pub(crate) told_waits: u64,
+    /// What it answered for this one: no end before this cycle, and cycles of exit to be added.
+    pub(crate) power: Option<(u64, u64)>,
 }
 
 impl Thread {
@@ -285,6 +289,8 @@ impl Thread {
             last_points: [None; 2],
             reported: Vec::new(),
             last_wake_event: None,
+            told_waits: 0,
+            power: None,
         }
     }
 

@@ -67,6 +67,17 @@ pub enum Signal {
     },
 }
 
+/// What a cpu tells its power domains (W5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerVote {
+    /// It begins to wait in an idle state; the number counts its waits.
+    Down(u8, u64),
+    /// It waits to be started.
+    Off,
+    /// It wakes.
+    Up,
+}
+
 /// What a cpu waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {

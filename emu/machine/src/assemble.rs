@@ -144,7 +144,7 @@ pub(crate) fn core_config(m: &topology::Machine, core: usize, options: &Options)
         exclusive_failure: m.arm.exclusive_failure,
         fill_buffers: t.miss_buffer.max(MISS_BUFFER_MIN) as usize,
         cpus: options.cpus.unwrap_or(m.cpus.len() as u32),
-        idle: m.idle.iter().map(|s| idle_cost(s, place.l2.is_some())).collect(),
+        idle: (0..m.idle.len()).map(|s| idle_cost(m, s, place.l2.is_some())).collect(),
         window_ps,
         elide_spins: options.elide_spins,
         mutation: options.mutation,
@@ -159,15 +159,24 @@ fn atomic_place(place: topology::AtomicPlace) -> AtomicPlace {
     }
 }
 
-/// `has_l2`: whether the core's outermost cache of its own is an L2.
-fn idle_cost(s: &topology::IdleState, has_l2: bool) -> IdleCost {
+/// What a core pays for a state; of one of wider scope, what it pays by itself. `has_l2`: whether
+/// the core's outermost cache of its own is an L2.
+fn idle_cost(m: &topology::Machine, state: usize, has_l2: bool) -> IdleCost {
+    let s = &m.idle[state];
+    let mut own = state;
+    while let Some(narrower) = m.narrower(own) {
+        own = narrower;
+    }
+    let own = &m.idle[own];
     IdleCost {
         name: s.name.clone(),
-        entry: SimTime(s.entry_latency),
-        is_abortable: s.abortable,
-        exit_store: SimTime(s.exit_store.unwrap_or(s.exit_interrupt)),
-        exit_interrupt: SimTime(s.exit_interrupt),
+        entry: SimTime(own.entry_latency),
+        is_abortable: own.abortable,
+        exit_store: SimTime(own.exit_store.unwrap_or(own.exit_interrupt)),
+        exit_interrupt: SimTime(own.exit_interrupt),
         flushes: if has_l2 { s.flushes.l2 } else { s.flushes.l1 },
+        timer_stops: s.timer_stops,
+        is_told: s.scope > topology::IdleScope::Core || s.queue > 0,
         snoop: SimTime(s.snoop_latency),
     }
 }

@@ -10,7 +10,7 @@ use emu_cpu::isa::Isa;
 use emu_cpu::node::{Core, CoreItem, Out};
 use emu_cpu::port::{DeviceAccess, Target};
 use emu_cpu::thread::RunState;
-use emu_cpu::wait::Signal;
+use emu_cpu::wait::{PowerVote, Signal};
 use emu_mem::msg::{Envelope, LineMsg};
 use emu_observe::{Event, IpiId, Observer, Record};
 use emu_sim::mutant::Mutant;
@@ -18,6 +18,7 @@ use emu_sim::{Chance, CpuId, Key, NodeRef, Phase, SimTime};
 
 use crate::api::{NamedLines, Stop, Until};
 use crate::bus::{Answer, Asked, Request, abi_state};
+use crate::dev::domains;
 use crate::earliest::Two;
 use crate::platform::Platform;
 use crate::system::System;
@@ -33,6 +34,10 @@ pub(crate) enum UncoreItem {
     RunState { asker: CpuId, run: RunState },
     /// An access of a device was made.
     DmaDone { index: usize, value: u64 },
+    /// What a cpu tells its power domains.
+    Power { cpu: CpuId, vote: PowerVote, at: SimTime },
+    /// An LLC has lost its power.
+    Flush { llc: usize },
     /// A cpu passed a watched point.
     Point { cpu: CpuId, index: u32, held_by: Option<u32> },
 }
@@ -160,6 +165,9 @@ impl<P: Platform> System<P> {
             }
             Out::Far { far, sent, seq } => self.send_far(c, far, sent, seq),
             Out::Answered { id, to, sent } => self.send_answer(c, id, to, sent),
+            Out::Power { cpu, vote, at, key } => {
+                self.push_uncore(key, UncoreItem::Power { cpu, vote, at });
+            }
             Out::RunState { asker, run, key } => {
                 self.push_uncore(key, UncoreItem::RunState { asker, run });
             }
@@ -333,12 +341,35 @@ impl<P: Platform> System<P> {
             UncoreItem::DmaDone { index, value } => {
                 self.dma_answered(SimTime(key.time), index, value);
             }
+            UncoreItem::Power { cpu, vote, at } => self.hear_vote(cpu, vote, at, key.time),
+            UncoreItem::Flush { llc } => {
+                self.llcs[llc].flush(key.time, &self.paths, self.chance, envelopes);
+                for e in envelopes.drain(..) {
+                    self.push_uncore(e.key, UncoreItem::Line(e));
+                }
+            }
             UncoreItem::Point { cpu, index, held_by } => {
                 for free in self.rules.passed(cpu, index, held_by) {
                     let (core, smt) = self.places[free.index()];
                     let time = key.time + self.topology.stop_latency;
                     let key = self.machine_key(time, Phase::Signal);
                     self.deliver(core, key, CoreItem::Release { smt });
+                }
+            }
+        }
+    }
+
+    fn hear_vote(&mut self, cpu: CpuId, vote: PowerVote, at: SimTime, now: u64) {
+        for effect in self.domains.hear(cpu, vote, at) {
+            match effect {
+                domains::Effect::Tell { cpu, n, until, exit } => {
+                    let (core, smt) = self.places[cpu.index()];
+                    let key = self.machine_key(now + self.device_leg(core), Phase::Signal);
+                    self.deliver(core, key, CoreItem::Power { smt, n, until, exit });
+                }
+                domains::Effect::Flush { llc, at } => {
+                    let key = self.machine_key(at.ps().max(now + 1), Phase::Signal);
+                    self.push_uncore(key, UncoreItem::Flush { llc });
                 }
             }
         }

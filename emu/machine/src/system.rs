@@ -17,6 +17,7 @@ use emu_sim::{Agenda, Chance, CoreId, CpuId, Key, LlcId, PhysAddr, SimTime};
 use crate::api::{Boot, NamedLines, Options, PointRule, Stop, Until};
 use crate::assemble;
 use crate::bus::Bus;
+use crate::dev::domains::Domains;
 use crate::dma::DmaEngine;
 use crate::earliest::Earliest;
 use crate::fdt;
@@ -47,6 +48,7 @@ pub(crate) struct System<P: Platform> {
     pub(crate) handled: Key,
     pub(crate) bus: Bus<P>,
     pub(crate) dma: DmaEngine,
+    pub(crate) domains: Domains,
     /// Atomics on their way to a home, by the device that stands for them.
     pub(crate) far: BTreeMap<u32, Far>,
     pub(crate) rules: Rules,
@@ -123,6 +125,7 @@ impl<P: Platform> System<P> {
             handled: Key::FIRST,
             bus: Bus::new(topology, cpus as usize, options.seed),
             dma: DmaEngine::default(),
+            domains: Domains::new(topology, cpus as usize),
             far: BTreeMap::new(),
             rules: Rules::default(),
             chance,

@@ -328,6 +328,13 @@ impl Llc {
         }
     }
 
+    /// Gives up all data, as far as lines are idle: the LLC loses its power.
+    pub fn flush(&mut self, now_ps: u64, paths: &Paths, chance: Chance, out: &mut Vec<Envelope>) {
+        for line in self.tags.lines() {
+            self.evict(line, now_ps, paths, chance, out);
+        }
+    }
+
     /// Identity.
     #[must_use]
     pub const fn id(&self) -> LlcId {

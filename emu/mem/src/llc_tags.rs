@@ -69,6 +69,13 @@ impl LlcTags {
         }
     }
 
+    /// Every line that is present, set by set.
+    #[must_use]
+    pub fn lines(&self) -> Vec<LineAddr> {
+        let held = self.blocks.iter().flatten().flatten().filter(|line| **line != EMPTY);
+        held.map(|line| LineAddr(*line)).collect()
+    }
+
     /// Inserts a line as the most recently used; the victim is the least recently used line that
     /// `is_busy` does not name.
     pub fn insert(&mut self, line: LineAddr, is_busy: impl Fn(LineAddr) -> bool) -> Fill {

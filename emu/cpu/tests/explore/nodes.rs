@@ -118,6 +118,8 @@ pub fn config(case: &Case, mutation: Mutation) -> CoreConfig {
             exit_store: SimTime::ZERO,
             exit_interrupt: SimTime::ZERO,
             flushes: true,
+            timer_stops: false,
+            is_told: false,
             snoop: SimTime(SLOW),
         }],
         window_ps: FAR * 1_000_000,
