@@ -3,13 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "an assembler answers every instruction by a Result")]
 
+#[path = "../common/sweep.rs"]
+mod sweep;
+#[path = "../common/table.rs"]
+mod table;
+
 mod idle;
 mod interrupt;
 mod races;
 mod reset;
 mod stall;
 mod steps;
-mod table;
 mod timed;
 mod watch;
 mod world;

@@ -1,8 +1,13 @@
-//! Races as tables: `tests/wait/*.seq`, each with two roles, a sweep, and the outcomes it may have.
+//! Races as tables: `tests/wait/*.seq` for x86, `tests/wait/arm64/*.seq`, each with roles, a sweep,
+//! and the outcomes it may have.
 //!
 //! ```text
 //! ;! claim = what the file shows             with rules of the engine, and `manual` for a section
-//! ;! at    = sibling same-llc                where role `b` is; everywhere, if left out
+//! ;! at    = sibling same-llc                where role `b` is; everywhere, if left out (x86)
+//! ;! machine = duo-arm hikey-620             on which machines (arm64)
+//! ;! set   = arm.event_at_reset=true         a key of these machines
+//! ;! on    = b 4                             the cpu of a role, if not 1, 2 …
+//! ;! show  = exits                           how long the exit of each wait took, in us
 //! ;! delay = a 1500                          role `a` (or a mark) starts so many cycles late
 //! ;! sweep = b 0..2500                       role `b` (or a mark) at each of these cycles
 //! a monitor                                  steps of the roles, of handlers `h`, and of NMIs `n`
@@ -18,7 +23,7 @@
 //! if a `look` found the store; `left` for interrupts that are still pending; `again` if the role
 //! was started anew; and `done` if it came to its end. The same of role `b` follows behind a slash,
 //! unless that is `done` alone. A timing that changes moves ranges; the outcomes and their order
-//! are the claim.
+//! are the claim. On arm64 an outcome is what a role logged, in order.
 //!
 //! By default the cycles around every recorded change run, and some between. `EXHAUSTIVE=1` runs
 //! every cycle of every window; `ONLY=name` takes some of the files.
@@ -32,6 +37,9 @@ pub(crate) type Found = (Range<u64>, String);
 /// A table as written.
 pub(crate) struct Table {
     pub(crate) at: Vec<String>,
+    pub(crate) set: Vec<String>,
+    pub(crate) on: Vec<(String, u64)>,
+    pub(crate) shows_exits: bool,
     pub(crate) delays: Vec<(String, u64)>,
     pub(crate) sweep: (String, Range<u64>),
     /// Role, step, arguments.
@@ -60,6 +68,9 @@ impl Table {
     pub(crate) fn read(text: &str) -> Result<Table, String> {
         let mut t = Table {
             at: Vec::new(),
+            set: Vec::new(),
+            on: Vec::new(),
+            shows_exits: false,
             delays: Vec::new(),
             sweep: (String::new(), 0..0),
             steps: Vec::new(),
@@ -78,7 +89,8 @@ impl Table {
                 t.found.entry(place.to_owned()).or_default().push((range(cycles)?, outcome));
             } else if !line.is_empty() && !line.starts_with('#') {
                 let mut words = line.split_whitespace().map(str::to_owned);
-                let role = words.next().filter(|w| ["a", "b", "h", "n"].contains(&w.as_str()));
+                let role =
+                    words.next().filter(|w| ["a", "b", "c", "d", "h", "n"].contains(&w.as_str()));
                 let role = role.and_then(|w| w.chars().next());
                 let (Some(role), Some(step)) = (role, words.next()) else {
                     return Err(format!("cannot read `{line}`"));
@@ -98,7 +110,10 @@ impl Table {
         let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
         match key.trim() {
             "claim" | "manual" => {}
-            "at" => self.at = value.split_whitespace().map(str::to_owned).collect(),
+            "at" | "machine" => self.at = value.split_whitespace().map(str::to_owned).collect(),
+            "set" => self.set.push(value.trim().to_owned()),
+            "on" => self.on.push((first.to_owned(), number(second)?)),
+            "show" => self.shows_exits = first == "exits",
             "delay" => self.delays.push((first.to_owned(), number(second)?)),
             "sweep" => self.sweep = (first.to_owned(), range(second)?),
             other => return Err(format!("unknown header `{other}`")),
