@@ -509,7 +509,7 @@ impl Isa for ArmCpu {
                 self.gic.forward(Pending { intid: u32::from(intid), group, priority });
                 true
             }
-            Signal::Retract { intid } => {
+            Signal::Retract { intid, .. } => {
                 self.gic.retract(u32::from(intid));
                 true
             }

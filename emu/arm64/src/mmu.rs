@@ -8,7 +8,7 @@
 //!
 //! Not modelled: stage 2, VHE, other granules (taken as 4 KiB), 52-bit addresses, the contiguous
 //! hint, non-cacheable *RAM* (RAM is always write-back: only the ranges of `CpuConfig::mmio` are
-//! devices, but device memory types ask for alignment), external aborts.
+//! devices, but device memory types ask for alignment), SError.
 //!
 //! Source: \[ArmARM\] "The AArch64 Virtual Memory System Architecture". Status: spec.
 
@@ -53,6 +53,8 @@ struct Span {
     first_len: u8,
     second: Place,
     size: u8,
+    va: u64,
+    access: Access,
 }
 
 /// How an address is translated.
@@ -553,14 +555,15 @@ impl<P: Port> Ctx<'_, P> {
         }
         let first = self.cpu.place(pa);
         if in_page >= u64::from(size) {
-            return Ok(Span { first, first_len: size, second: first, size });
+            return Ok(Span { first, first_len: size, second: first, size, va, access });
         }
         let next = va.wrapping_add(in_page);
         let (pa, is_device) = self.translate(next, access)?;
         if is_device {
             return Err(fault(next, access, fsc::ALIGNMENT).into());
         }
-        Ok(Span { first, first_len: in_page as u8, second: self.cpu.place(pa), size })
+        let (first_len, second) = (in_page as u8, self.cpu.place(pa));
+        Ok(Span { first, first_len, second, size, va, access })
     }
 
     /// Reads bytes `at..at + len` of a span, at most 8.
@@ -570,7 +573,7 @@ impl<P: Port> Ctx<'_, P> {
         while done < len {
             let (place, room) = span.piece(at + done);
             let n = room.min(len - done);
-            value |= self.read_piece(place, n)? << (8 * u32::from(done));
+            value |= self.read_piece(&span, place, n)? << (8 * u32::from(done));
             done += n;
         }
         Ok(value)
@@ -582,14 +585,27 @@ impl<P: Port> Ctx<'_, P> {
         while done < len {
             let (place, room) = span.piece(at + done);
             let n = room.min(len - done);
-            self.write_piece(place, n, value >> (8 * u32::from(done)))?;
+            self.write_piece(&span, place, n, value >> (8 * u32::from(done)))?;
             done += n;
         }
         Ok(())
     }
 
+    /// Accesses a device.
+    ///
+    /// # Errors
+    /// A synchronous external abort where nobody answers, of loads and, as each waits for its
+    /// answer, of stores too.
+    ///
+    /// Source: \[ArmARM\] "External aborts"; which of them are synchronous is IMPLEMENTATION
+    /// DEFINED. Status: spec for loads, assumed for stores.
+    fn device(&mut self, span: &Span, access: DeviceAccess) -> Exec<u64> {
+        let value = self.port.device(access)?;
+        value.ok_or_else(|| fault(span.va, span.access, fsc::EXTERNAL).into())
+    }
+
     /// Reads 1 to 8 bytes of one line.
-    fn read_piece(&mut self, place: Place, len: u8) -> Exec<u64> {
+    fn read_piece(&mut self, span: &Span, place: Place, len: u8) -> Exec<u64> {
         let mask = u64::MAX >> (64 - 8 * u32::from(len));
         match place {
             Place::Ram(pa) if len.is_power_of_two() => Ok(self.port.load(PhysAddr(pa), len)?),
@@ -605,7 +621,7 @@ impl<P: Port> Ctx<'_, P> {
                     let addr = addr + u64::from(at);
                     let space = PortSpace::Memory;
                     let access = DeviceAccess { space, addr, size, write: None };
-                    value |= self.port.device(access)? << (8 * u32::from(at));
+                    value |= self.device(span, access)? << (8 * u32::from(at));
                 }
                 Ok(value & mask)
             }
@@ -614,7 +630,7 @@ impl<P: Port> Ctx<'_, P> {
     }
 
     /// Writes 1 to 8 bytes of one line.
-    fn write_piece(&mut self, place: Place, len: u8, value: u64) -> Exec<()> {
+    fn write_piece(&mut self, span: &Span, place: Place, len: u8, value: u64) -> Exec<()> {
         if let Place::Gic(offset) = place {
             let mask = u64::MAX >> (64 - 8 * u32::from(len));
             return self.write_gic_frame(offset, len, value & mask);
@@ -625,7 +641,7 @@ impl<P: Port> Ctx<'_, P> {
                 Place::Ram(pa) => self.port.store(PhysAddr(pa), size, value)?,
                 Place::Device(addr) | Place::Gic(addr) => {
                     let (space, write) = (PortSpace::Memory, Some(value));
-                    self.port.device(DeviceAccess { space, addr, size, write })?;
+                    self.device(span, DeviceAccess { space, addr, size, write })?;
                 }
             }
         }

@@ -210,7 +210,7 @@ impl<P: Port> Ctx<'_, P> {
 
     /// Asks where the state of all cpus is known.
     fn mailbox(&mut self, function: u64, affinity: u64, write: Option<u64>) -> Exec<u64> {
-        Ok(self.port.device(mailbox::access(function, affinity, write))?)
+        Ok(self.port.device(mailbox::access(function, affinity, write))?.unwrap_or_default())
     }
 }
 

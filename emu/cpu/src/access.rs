@@ -595,8 +595,8 @@ impl Port for CorePort<'_> {
             let cur = &mut self.hw.threads[self.j].current;
             cur.acquires |= order.acquires();
             let t = self.hw.threads[self.j].now;
-            self.performed(t, u128::from(old), t);
-            return Ok(old);
+            self.performed(t, old, t);
+            return Ok(old as u64);
         }
         let line = pa.line();
         if !self.hw.goes_far(place, line) {
@@ -718,17 +718,17 @@ impl Port for CorePort<'_> {
         self.wait(Pending::Flush(pa.line()))
     }
 
-    fn device(&mut self, access: DeviceAccess) -> Result<u64, Wait> {
+    fn device(&mut self, access: DeviceAccess) -> Result<Option<u64>, Wait> {
         if let Some(value) = self.replay() {
-            return Ok(value as u64);
+            return Ok(u64::try_from(value).ok());
         }
         if let Some(value) = self.hw.threads[self.j].device_value.take() {
             let t = self.hw.threads[self.j].now;
-            self.performed(t, u128::from(value), t);
+            self.performed(t, value, t);
             // Younger accesses come after an uncached one (X3).
             let cur = &mut self.hw.threads[self.j].current;
             cur.redirect = cur.redirect.max(t);
-            return Ok(value);
+            return Ok(u64::try_from(value).ok());
         }
         let t = self.perform_drained()?;
         let hw = &mut *self.hw;

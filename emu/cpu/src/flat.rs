@@ -23,6 +23,8 @@ pub struct FlatPort {
     pub device_log: Vec<DeviceAccess>,
     /// What device reads answer.
     pub device_value: u64,
+    /// Address that no device has.
+    pub no_device: Option<u64>,
     /// Signals sent, with their order.
     pub signals: Vec<(Target, Signal, bool)>,
     /// Timer of the cpu.
@@ -53,6 +55,7 @@ impl FlatPort {
             memory: vec![0; size],
             device_log: Vec::new(),
             device_value: 0,
+            no_device: None,
             signals: Vec::new(),
             timer: None,
             monitor: MonitorState::Unarmed,
@@ -203,10 +206,13 @@ impl Port for FlatPort {
         Ok(())
     }
 
-    fn device(&mut self, access: DeviceAccess) -> Result<u64, Wait> {
+    fn device(&mut self, access: DeviceAccess) -> Result<Option<u64>, Wait> {
         self.device_log.push(access);
+        if self.no_device == Some(access.addr) {
+            return Ok(None);
+        }
         let mask = u64::MAX >> (64 - 8 * u32::from(access.size));
-        Ok(if access.write.is_some() { 0 } else { self.device_value & mask })
+        Ok(Some(if access.write.is_some() { 0 } else { self.device_value & mask }))
     }
 
     fn tell(&mut self, access: DeviceAccess) -> Result<(), Wait> {
@@ -274,7 +280,7 @@ enum LogEntry {
     Fetch(PhysAddr),
     Fence(Fence),
     FlushLine(PhysAddr),
-    Device(DeviceAccess, u64),
+    Device(DeviceAccess, Option<u64>),
     Tell(DeviceAccess),
     Arm(PhysAddr),
     Signal(Target, Signal),
@@ -498,7 +504,7 @@ impl Port for FlakyPort {
         })
     }
 
-    fn device(&mut self, access: DeviceAccess) -> Result<u64, Wait> {
+    fn device(&mut self, access: DeviceAccess) -> Result<Option<u64>, Wait> {
         serve!(self, format!("{access:?}"),
             LogEntry::Device(logged, value) if logged == access => value, {
             let value = self.inner.device(access)?;

@@ -10,7 +10,7 @@ use emu_sim::{CpuId, Key, LineAddr, NodeRef, Phase, SimTime};
 
 use crate::isa::{Isa, Received};
 use crate::node::{Core, CoreItem, Hold, Hw, Out};
-use crate::thread::{LastEvent, Pending, PendingIpi, RunState};
+use crate::thread::{LastEvent, NOBODY, Pending, PendingIpi, RunState};
 use crate::wait::{MonitorState, Signal, WakeCause};
 
 impl<I: Isa> Core<I> {
@@ -33,7 +33,7 @@ impl<I: Isa> Core<I> {
             CoreItem::Signal { smt, signal, id } => self.signalled(smt, signal, id, t),
             CoreItem::DeviceDone { smt, value } => {
                 let th = &mut self.hw.threads[smt];
-                th.device_value = Some(value);
+                th.device_value = Some(value.map_or(NOBODY, u128::from));
                 self.resume_inside(smt, t, unit, phys);
             }
             CoreItem::FarStored { smt, n } => self.hw.far_stored(smt, n, t),
@@ -73,7 +73,7 @@ impl<I: Isa> Core<I> {
         self.step(j, time, unit, phys);
     }
 
-    fn answer(&mut self, t: u64, what: Pending, v: u64, unit: &mut I::Unit, phys: &Phys) {
+    fn answer(&mut self, t: u64, what: Pending, v: u128, unit: &mut I::Unit, phys: &Phys) {
         for j in 0..self.hw.threads.len() {
             if self.hw.threads[j].pending == what {
                 self.hw.threads[j].device_value = Some(v);
@@ -123,6 +123,11 @@ impl<I: Isa> Core<I> {
         if matches!(signal, Signal::Invalidate { .. }) {
             self.hw.owe_answer(j, id.from, t);
             return;
+        }
+        if let Signal::Retract { answer: Some(access), .. } = signal {
+            let (cpu, key) = (self.hw.threads[j].cpu, self.hw.device_key(t, Phase::Request));
+            self.hw.out.push(Out::Device { cpu, access, is_posted: true, key });
+            self.hw.sends(t);
         }
         let event = LastEvent::Signal { signal, from: id.from, received };
         self.hw.threads[j].last_wake_event = Some((t, event));

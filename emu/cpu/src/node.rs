@@ -50,8 +50,8 @@ pub enum CoreItem {
     DeviceDone {
         /// SMT index.
         smt: usize,
-        /// Value read, or 0.
-        value: u64,
+        /// Value read, or 0; nothing where nobody answers.
+        value: Option<u64>,
     },
     /// The home has performed an atomic without result of the cpu with this SMT index.
     FarStored {

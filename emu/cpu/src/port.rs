@@ -284,8 +284,9 @@ pub trait Port {
     /// Removes the line from all caches of the machine, keeping its value.
     fn flush_line(&mut self, pa: PhysAddr) -> Result<(), Wait>;
 
-    /// Performs a device access; the store buffer is empty first. Returns the value read, or 0.
-    fn device(&mut self, access: DeviceAccess) -> Result<u64, Wait>;
+    /// Performs a device access; the store buffer is empty first. Returns the value read, or 0;
+    /// nothing where nobody answers.
+    fn device(&mut self, access: DeviceAccess) -> Result<Option<u64>, Wait>;
 
     /// Writes to a device without waiting for it: leaves at the instruction's issue.
     fn tell(&mut self, access: DeviceAccess) -> Result<(), Wait>;

@@ -17,6 +17,9 @@ use crate::wait::{MonitorState, Signal, WaitRequest, WakeCause};
 /// Steps one instruction may take; the longest are FXSAVE-like.
 pub(crate) const STEPS_MAX: usize = 1024;
 
+/// Result of a device access that nobody answers.
+pub(crate) const NOBODY: u128 = 1 << 64;
+
 /// A finished request of the running instruction (`engine.md` L13).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedStep {
@@ -235,8 +238,8 @@ pub struct Thread {
     pub(crate) messages_sent: u64,
     /// Store exclusives so far, for their chance to fail.
     pub(crate) exclusives: u64,
-    /// Result of the device access under way.
-    pub(crate) device_value: Option<u64>,
+    /// Result of the device access under way: a value of 64 bits, or `NOBODY`.
+    pub(crate) device_value: Option<u128>,
     /// Invalidations of this cpu that others have not answered.
     pub(crate) answers_due: u64,
     /// Invalidations of others that this cpu has not answered: sender, and count of the stores that

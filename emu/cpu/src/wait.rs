@@ -4,6 +4,8 @@ use emu_sim::{LineAddr, SimTime};
 
 pub use emu_observe::WakeCause;
 
+use crate::port::DeviceAccess;
+
 /// MONITOR hardware of one cpu, in the manual's words; on arm64 its exclusive monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MonitorState {
@@ -51,6 +53,8 @@ pub enum Signal {
     Retract {
         /// Number.
         intid: u16,
+        /// What it hears when the cpu no longer has it.
+        answer: Option<DeviceAccess>,
     },
     /// Firmware starts the cpu.
     PowerOn {

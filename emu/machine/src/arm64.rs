@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use emu_arm64::cpu::{ArmCpu, CpuIdentity};
 use emu_arm64::defs::spsr;
-use emu_arm64::gic::{FRAME_SIZE, GicConfig, Redistributor};
+use emu_arm64::gic::{FRAME_SIZE, GicConfig, Redistributor, message};
 use emu_cpu::port::{DeviceAccess, Space};
 use emu_cpu::wait::Signal;
 use emu_sim::{CpuId, PhysAddr, SimTime};
@@ -137,7 +137,12 @@ fn signal(effects: Vec<spi::Effect>, out: &mut Vec<Request>) {
             spi::Effect::Forward { cpu, intid, priority, group } => {
                 (cpu, Signal::Forward { intid, priority, group })
             }
-            spi::Effect::Retract { cpu, intid } => (cpu, Signal::Retract { intid }),
+            spi::Effect::Retract { cpu, intid } => (cpu, Signal::Retract { intid, answer: None }),
+            spi::Effect::Withdraw { cpu, intid } => {
+                let addr = message::RELEASED << 16 | u64::from(intid);
+                let answer = DeviceAccess { space: Space::Gicd, addr, size: 4, write: Some(0) };
+                (cpu, Signal::Retract { intid, answer: Some(answer) })
+            }
             spi::Effect::Sgi { cpu, intid, source } => {
                 let logical = Some(u64::from(source.0));
                 (cpu, Signal::Interrupt { vector: intid, level: false, logical })

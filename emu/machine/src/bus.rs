@@ -54,6 +54,8 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     /// A value (0 for writes).
     Value(u64),
+    /// No device is there.
+    Nobody,
     /// The run state of this cpu, which the device has to ask for.
     RunStateOf(CpuId),
 }
@@ -145,8 +147,7 @@ impl<P: Platform> Bus<P> {
             self.reported.push(key);
             out.push(Request::Unknown { addr: a.addr, write: a.write.is_some() });
         }
-        // An access that nobody answers reads all ones.
-        Answer::Value(if a.write.is_some() { 0 } else { u64::MAX >> (64 - 8 * u32::from(a.size)) })
+        Answer::Nobody
     }
 }
 

@@ -74,7 +74,7 @@ impl<P: Platform> System<P> {
         let time = left + self.paths.home_llc[home][llc] + self.paths.llc_core[core];
         let item = match far.store {
             Some(n) => CoreItem::FarStored { smt, n },
-            None => CoreItem::DeviceDone { smt, value: old },
+            None => CoreItem::DeviceDone { smt, value: Some(old) },
         };
         self.deliver(core, Key { time, phase: Phase::Grant, ..e.key }, item);
     }

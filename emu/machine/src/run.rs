@@ -336,7 +336,7 @@ impl<P: Platform> System<P> {
                 }
             }
             UncoreItem::RunState { asker, run } => {
-                self.answer(asker, abi_state(run), key.time);
+                self.answer(asker, Some(abi_state(run)), key.time);
             }
             UncoreItem::DmaDone { index, value } => {
                 self.dma_answered(SimTime(key.time), index, value);
@@ -375,7 +375,7 @@ impl<P: Platform> System<P> {
         }
     }
 
-    fn answer(&mut self, cpu: CpuId, value: u64, now: u64) {
+    fn answer(&mut self, cpu: CpuId, value: Option<u64>, now: u64) {
         let (core, smt) = self.places[cpu.index()];
         let key = self.machine_key(now + self.device_leg(core), Phase::Grant);
         self.deliver(core, key, CoreItem::DeviceDone { smt, value });
@@ -389,7 +389,8 @@ impl<P: Platform> System<P> {
 
     fn answer_access(&mut self, cpu: CpuId, answer: Answer, now: SimTime) {
         match answer {
-            Answer::Value(value) => self.answer(cpu, value, now.ps()),
+            Answer::Value(value) => self.answer(cpu, Some(value), now.ps()),
+            Answer::Nobody => self.answer(cpu, None, now.ps()),
             Answer::RunStateOf(other) => {
                 let (core, smt) = self.places[other.index()];
                 let query = self.machine_key(now.ps() + self.device_leg(core), Phase::Signal);

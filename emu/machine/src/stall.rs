@@ -129,7 +129,7 @@ fn words(event: LastEvent) -> String {
                 Signal::Startup(_) => "start-up message".to_owned(),
                 Signal::Event => "event".to_owned(),
                 Signal::Forward { intid, .. } => format!("shared interrupt {intid}"),
-                Signal::Retract { intid } => format!("end of shared interrupt {intid}"),
+                Signal::Retract { intid, .. } => format!("end of shared interrupt {intid}"),
                 Signal::PowerOn { .. } => "power-on".to_owned(),
                 Signal::Invalidate { .. } => "invalidation".to_owned(),
             };

@@ -231,7 +231,13 @@ impl<P: Port> Ctx<'_, P> {
             return Ok(u64::MAX >> (64 - 8 * u32::from(size)));
         }
         let addr = u64::from(port);
-        Ok(self.port.device(DeviceAccess { space: Space::Port, addr, size, write: None })?)
+        self.read_device(DeviceAccess { space: Space::Port, addr, size, write: None })
+    }
+
+    /// Reads a device. What nobody answers is all ones, as an aborted cycle of the bus reads.
+    pub(crate) fn read_device(&mut self, access: DeviceAccess) -> Exec<u64> {
+        let ones = u64::MAX >> (64 - 8 * u32::from(access.size));
+        Ok(self.port.device(access)?.unwrap_or(ones))
     }
 
     /// Writes an I/O port of 1, 2 or 4 bytes, for OUT and OUTS.

@@ -443,7 +443,7 @@ impl<P: Port> Ctx<'_, P> {
                 for (at, size) in powers(len) {
                     let addr = addr + u64::from(at);
                     let access = DeviceAccess { space: Space::Memory, addr, size, write: None };
-                    value |= self.port.device(access)? << (8 * u32::from(at));
+                    value |= self.read_device(access)? << (8 * u32::from(at));
                 }
                 Ok(value & mask)
             }

@@ -45,6 +45,9 @@ pub mod message {
     pub const GROUP_ENABLE: u64 = 2;
     /// A read of a register whose state is in the core (GICv2): only its time counts.
     pub const REGISTER_READ: u64 = 3;
+    /// The INTID was taken back and is no longer pending at this cpu, or it had been acknowledged
+    /// before: that message comes first.
+    pub const RELEASED: u64 = 4;
 }
 
 /// What the distributor hears of one of its interrupts.

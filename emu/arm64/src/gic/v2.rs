@@ -204,12 +204,8 @@ impl<P: Port> Ctx<'_, P> {
         match Reg::from_offset(offset) {
             Reg::Shared => {
                 let addr = self.cpu.identity.gic_frame.unwrap_or(0) + offset;
-                Ok(self.port.device(DeviceAccess {
-                    space: Space::Memory,
-                    addr,
-                    size,
-                    write: None,
-                })?)
+                let access = DeviceAccess { space: Space::Memory, addr, size, write: None };
+                Ok(self.port.device(access)?.unwrap_or_default())
             }
             Reg::Iar if size == 4 => {
                 let intid = self.cpu.gic.ask().intid;
@@ -251,7 +247,8 @@ impl<P: Port> Ctx<'_, P> {
 
     fn ask_distributor(&mut self, kind: u64, intid: u32) -> Exec<u64> {
         let addr = kind << 16 | u64::from(intid);
-        Ok(self.port.device(DeviceAccess { space: Space::Gicd, addr, size: 4, write: None })?)
+        let access = DeviceAccess { space: Space::Gicd, addr, size: 4, write: None };
+        Ok(self.port.device(access)?.unwrap_or_default())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use emu_arm64::code::CodeCache;
 use emu_arm64::ctx::{Hint, Next};
-use emu_arm64::defs::{Ec, sctlr};
+use emu_arm64::defs::{Ec, Features, sctlr};
 use emu_arm64::sysreg::Cell;
 use emu_cpu::isa::{Isa, Received};
 use emu_cpu::port::{Space, Target};
@@ -83,6 +83,14 @@ fn limits_and_the_event_stream_are_deadlines() {
 }
 
 #[test]
+fn without_the_feature_a_wait_with_a_time_is_undefined() {
+    for hint in [Hint::Wfet(5), Hint::Wfit(5)] {
+        let mut world = World::with(Features::all() - Features::WFXT, 1);
+        assert_eq!(world.run(&Hinted { hint }).unwrap_err().class, Ec::Unknown, "{hint:?}");
+    }
+}
+
+#[test]
 fn el0_traps_unless_it_is_allowed() {
     for (hint, bit, ti) in [
         (Hint::Wfi, sctlr::NTWI, 0),
@@ -125,6 +133,12 @@ fn firmware_answers_and_suspends() {
     world.cpu.state.x[0] = 0x8400_0000;
     assert_eq!(world.run(&call), Ok(Next::Seq));
     assert_eq!(world.cpu.state.x[0], 0x1_0001);
+    // CPU_SUSPEND: original format, and coordinated by the platform only: no PSCI_SET_SUSPEND_MODE.
+    for (asked, answer) in [([0x8400_000a, 0xc400_0001], 0), ([0x8400_000f, 1], u64::MAX)] {
+        world.cpu.state.x[..2].copy_from_slice(&asked);
+        assert_eq!(world.run(&call), Ok(Next::Seq));
+        assert_eq!(world.cpu.state.x[0], answer, "{asked:x?}");
+    }
     world.cpu.state.x[..4].copy_from_slice(&[0xc400_0001, 0x1_0002, PAGE, 7]);
     let wait = request(world.run(&call).unwrap());
     assert_eq!((wait.reason, wait.state), (WaitReason::Power, Some(2)));
@@ -211,7 +225,7 @@ fn shared_interrupts_come_from_the_distributor_and_are_told_back() {
     let mut world = World::new();
     interrupt(&mut world);
     let forward = |intid| Signal::Forward { intid, priority: 0x80, group: 1 };
-    for signal in [forward(300), forward(40), Signal::Retract { intid: 40 }] {
+    for signal in [forward(300), forward(40), Signal::Retract { intid: 40, answer: None }] {
         world.cpu.receive(signal, SimTime::ZERO);
     }
     // The SGI of `interrupt` has priority 0.

@@ -367,7 +367,7 @@ impl World {
                 self.home.access(e.line, phys, change, behind);
                 let item = match store {
                     Some(n) => CoreItem::FarStored { smt: 0, n },
-                    None => CoreItem::DeviceDone { smt: 0, value: old },
+                    None => CoreItem::DeviceDone { smt: 0, value: Some(old) },
                 };
                 self.cores[cpu.index()].deliver(Key { phase: Phase::Grant, ..e.key }, item);
             } else {

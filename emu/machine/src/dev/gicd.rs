@@ -125,7 +125,7 @@ impl Gicd {
             last: affinities.len().saturating_sub(1),
             affinities,
         };
-        Gicd { spis: Spis::new(PRIORITY_MASK, 0), routing, has_range_selector }
+        Gicd { spis: Spis::new(PRIORITY_MASK, 0, true), routing, has_range_selector }
     }
 
     /// Reads 1 to 8 bytes at an offset; what is no register reads as zero.
@@ -184,6 +184,7 @@ impl Gicd {
         match addr >> 16 {
             message::ACKNOWLEDGED => self.spis.acknowledge(cpu, intid),
             message::DEACTIVATED => self.spis.deactivate(intid),
+            message::RELEASED => self.spis.release(cpu, intid),
             message::GROUP_ENABLE => {
                 if let Some(participates) = self.routing.participates.get_mut(cpu.0 as usize) {
                     participates[(intid & 1) as usize] = value != 0;
@@ -214,7 +215,11 @@ mod tests {
     }
 
     fn retract(cpu: u32) -> Effect {
-        Effect::Retract { cpu: CpuId(cpu), intid: INTID as u16 }
+        Effect::Withdraw { cpu: CpuId(cpu), intid: INTID as u16 }
+    }
+
+    fn release(gicd: &mut Gicd, cpu: u32) -> Vec<Effect> {
+        gicd.hear(CpuId(cpu), message::RELEASED << 16 | u64::from(INTID), 0)
     }
 
     /// Three cpus; interrupt 33 enabled in group 1, priority 0xa0, for cpu 1.
@@ -279,11 +284,12 @@ mod tests {
             (0x0304, 4, 2, 0x0384, 2),
             (0x6108, 8, 0x55, 0x6108, 1),
         ];
-        for (hold, size, value, release, back) in table {
+        for (hold, size, value, free, back) in table {
             let mut gicd = gicd();
             gicd.set_line(INTID, true);
             assert_eq!(gicd.write(hold, size, value), [retract(1)], "{hold:#x}");
-            assert_eq!(gicd.write(release, size, back), [forward(1, 0xa0)], "{release:#x}");
+            assert_eq!(release(&mut gicd, 1), []);
+            assert_eq!(gicd.write(free, size, back), [forward(1, 0xa0)], "{free:#x}");
         }
     }
 
@@ -297,6 +303,7 @@ mod tests {
         gicd.write(0x0084, 4, 2);
         let moved = gicd.write(0x6108, 4, 0x02_0304);
         assert_eq!(moved, [retract(1)], "0.2.3.4 is nobody");
+        assert_eq!(release(&mut gicd, 1), []);
         assert_eq!(gicd.write(0x610c, 4, 1), [forward(2, 0x40)]);
         assert_eq!(gicd.read(0x6108, 8), 0x01_0002_0304);
     }
@@ -311,7 +318,8 @@ mod tests {
         assert_eq!(gicd.set_line(INTID, true), [], "nobody takes part");
         assert_eq!(enable(&mut gicd, 1, 1), [forward(1, 0xa0)]);
         assert_eq!(enable(&mut gicd, 2, 1), [], "it stays where it is");
-        assert_eq!(enable(&mut gicd, 1, 0), [retract(1), forward(2, 0xa0)]);
+        assert_eq!(enable(&mut gicd, 1, 0), [retract(1)]);
+        assert_eq!(release(&mut gicd, 1), [forward(2, 0xa0)]);
         enable(&mut gicd, 0, 1);
         acknowledge(&mut gicd, 2);
         assert_eq!(deactivate(&mut gicd), [forward(0, 0xa0)], "the next");
@@ -324,10 +332,27 @@ mod tests {
         gicd.write(0x0204, 4, 2);
         assert_eq!(gicd.write(0x0184, 4, 2), [retract(1)]);
         assert_eq!(acknowledge(&mut gicd, 1), []);
+        assert_eq!(release(&mut gicd, 1), []);
         assert_eq!(state(&gicd), (false, true));
         gicd.write(0x0104, 4, 2);
         gicd.write(0x0204, 4, 2);
         assert_eq!(deactivate(&mut gicd), [forward(1, 0xa0)]);
+    }
+
+    #[test]
+    fn an_interrupt_that_moves_is_taken_once() {
+        let mut gicd = gicd();
+        gicd.set_line(INTID, true);
+        assert_eq!(gicd.write(0x6108, 8, 0), [retract(1)], "and to nobody yet");
+        assert_eq!(gicd.write(0x6108, 8, 0x01_0002_0304), [], "nor when it moves again");
+        // It had been acknowledged: active, and nobody else's until its end.
+        assert_eq!(acknowledge(&mut gicd, 1), []);
+        assert_eq!(release(&mut gicd, 1), []);
+        assert_eq!(state(&gicd), (true, true));
+        assert_eq!(deactivate(&mut gicd), [forward(2, 0xa0)]);
+        // It had not.
+        assert_eq!(gicd.write(0x6108, 8, 1), [retract(2)]);
+        assert_eq!(release(&mut gicd, 2), [forward(1, 0xa0)]);
     }
 
     /// Source: \[GICv3\] "Distributor register map", and each register's description.

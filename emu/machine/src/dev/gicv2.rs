@@ -101,7 +101,7 @@ impl Gicv2 {
         let cpus = cpus.min(CPUS_MAX);
         let targets = vec![0; (map::INTIDS - map::SPI_FIRST) as usize];
         Gicv2 {
-            spis: Spis::new(PRIORITY_MASK, 1),
+            spis: Spis::new(PRIORITY_MASK, 1, false),
             routing: Routing { is_enabled: false, targets, cpus },
         }
     }

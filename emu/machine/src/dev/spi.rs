@@ -5,9 +5,9 @@
 //! interface was told of an interrupt, so that it hears of changes only. Not modelled: SGIs and
 //! PPIs (they are in the cores), message-based SPIs, two security states.
 //!
-//! An interrupt is forwarded while it is pending, enabled and not active. An acknowledgement on its
-//! way is not waited for when an interrupt is taken back: with a change of target in that very
-//! moment both cpus take it.
+//! An interrupt is forwarded while it is pending, enabled and not active. Where cpus acknowledge by
+//! themselves (GICv3), one that is taken back goes to nobody else before the cpu has given it back:
+//! it may have been acknowledged in that very moment. With GICv2 the distributor grants it.
 //! Source: \[GICv3\] "Interrupt lifecycle", "Distributor register descriptions". Status: spec.
 
 use std::ops::Range;
@@ -37,6 +37,13 @@ pub enum Effect {
         /// Which.
         intid: u16,
     },
+    /// It no longer is, and the cpu is to say when it has heard so.
+    Withdraw {
+        /// Whom.
+        cpu: CpuId,
+        /// Which.
+        intid: u16,
+    },
     /// A software-generated interrupt (GICv2).
     Sgi {
         /// Whom.
@@ -61,6 +68,8 @@ struct Spi {
     /// Who was told, and of which priority and group.
     told: Vec<CpuId>,
     told_as: (u8, u8),
+    /// From whom it was taken back and who has not given it back.
+    withdrawn: Vec<CpuId>,
 }
 
 impl Spi {
@@ -130,13 +139,15 @@ pub(super) struct Spis {
     spis: Vec<Spi>,
     /// Bits of a priority that are implemented.
     priority_mask: u8,
+    /// Cpus acknowledge without asking.
+    is_withdrawn: bool,
 }
 
 impl Spis {
-    pub(super) fn new(priority_mask: u8, group: u8) -> Spis {
+    pub(super) fn new(priority_mask: u8, group: u8, is_withdrawn: bool) -> Spis {
         let spi = Spi { group, ..Spi::default() };
         let count = map::INTIDS - map::SPI_FIRST;
-        Spis { spis: vec![spi; count as usize], priority_mask }
+        Spis { spis: vec![spi; count as usize], priority_mask, is_withdrawn }
     }
 
     fn get(&self, intid: u32) -> Option<&Spi> {
@@ -222,6 +233,13 @@ impl Spis {
         spi.is_active = true;
     }
 
+    /// A cpu no longer has an interrupt that was taken back.
+    pub(super) fn release(&mut self, cpu: CpuId, intid: u32) {
+        if let Some(spi) = self.get_mut(intid) {
+            spi.withdrawn.retain(|from| *from != cpu);
+        }
+    }
+
     /// A cpu has ended an interrupt.
     pub(super) fn deactivate(&mut self, intid: u32) {
         if let Some(spi) = self.get_mut(intid) {
@@ -232,16 +250,25 @@ impl Spis {
     /// Tells cpus what has changed for them.
     pub(super) fn settle(&mut self, intids: Range<u32>, route: &mut impl Route) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let is_withdrawn = self.is_withdrawn;
         for intid in intids {
             let Some(spi) = self.get_mut(intid) else { continue };
-            let targets = if spi.is_ready() {
+            let mut targets = if spi.is_ready() && spi.withdrawn.is_empty() {
                 route.targets(intid, spi.group, &spi.told)
             } else {
                 Vec::new()
             };
             let (is_as_told, number) = ((spi.priority, spi.group) == spi.told_as, intid as u16);
-            let gone = spi.told.iter().filter(|cpu| !targets.contains(cpu));
-            effects.extend(gone.map(|&cpu| Effect::Retract { cpu, intid: number }));
+            let gone: Vec<CpuId> =
+                spi.told.iter().filter(|cpu| !targets.contains(cpu)).copied().collect();
+            if is_withdrawn && !gone.is_empty() {
+                targets.retain(|cpu| spi.told.contains(cpu));
+                spi.withdrawn.extend(&gone);
+            }
+            effects.extend(gone.into_iter().map(|cpu| match is_withdrawn {
+                true => Effect::Withdraw { cpu, intid: number },
+                false => Effect::Retract { cpu, intid: number },
+            }));
             let new = targets.iter().filter(|cpu| !is_as_told || !spi.told.contains(cpu));
             effects.extend(new.map(|&cpu| Effect::Forward {
                 cpu,

@@ -173,6 +173,8 @@ impl Maker<'_> {
     fn start_others(&mut self) {
         let is_v2 = self.is_v2();
         self.code.store_word(GICD, if is_v2 { 1 } else { 1 << 4 | 1 << 1 });
+        self.code.store_word(GICD + 0x84, 2);
+        self.code.store_word(GICD + 0x104, 2);
         for n in 1..self.roles.len() {
             let name = format!("role{n}");
             let entry = self.code.marks.iter().find(|m| m.0 == name).expect("made first").1;
@@ -275,6 +277,18 @@ impl Maker<'_> {
                 }
                 self.code.put(&[ISB]);
             }
+            // Shared interrupt 33, which is enabled: its target; made pending.
+            "route" => {
+                let cpu = self.roles[role(0)?].cpu;
+                if self.is_v2() {
+                    self.code.store_word(GICD + 0x820, 1 << (8 + cpu));
+                } else {
+                    self.code.mov(9, GICD + 0x6000 + 8 * 33);
+                    self.code.mov(10, self.mpidr(cpu));
+                    self.code.store(10, 9);
+                }
+            }
+            "pend" => self.code.store_word(GICD + 0x204, 2),
             // Acknowledges without taking.
             "accept" => {
                 self.acknowledge();
