@@ -9,6 +9,8 @@
 
 #[path = "common/guest.rs"]
 mod guest;
+#[path = "common/trace.rs"]
+mod trace;
 
 use std::path::Path;
 
@@ -165,5 +167,18 @@ fn every_cpu_of_arm64_is_started_interrupted_and_sees_stores_and_invalidations()
             check_arm64(&image, &format!("smp-arm-{cpus}"), &["gic.version=2"]);
         }
         check_arm64(&image, "hikey-620", &[]);
+    }
+}
+
+#[test]
+fn the_guest_kernel_starts_1024_cpus() {
+    for name in ["smp-1024", "smp-arm-1024"] {
+        let topology = trace::topology(name);
+        let mut machine = Machine::new(&topology, Options::default()).expect(name);
+        machine.load(&trace::kernel(topology.isa), "").expect(name);
+        let until = Until { time: SimTime::from_us(100_000), regions: false };
+        assert_eq!(machine.run(&until, &mut ()), Stop::Exit { code: 0 }, "{name}");
+        let console = String::from_utf8_lossy(machine.console()).into_owned();
+        assert_eq!(console, "kern: 1024 cpus up\nkern: passed\n", "{name}");
     }
 }

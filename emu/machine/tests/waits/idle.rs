@@ -148,6 +148,36 @@ fn a_deep_wait_with_a_busy_sibling_is_left_at_once() {
     }
 }
 
+/// Both cpus of an LLC ask for the package; a timer wakes the first.
+#[test]
+fn a_package_that_goes_down_costs_its_exit_and_its_llc() {
+    let run = |flushes: &str, is_sibling_up: bool| {
+        let set = ["smp.llc_width=2", "idle.c6.scope=package", flushes];
+        let t = topology::Machine::load("smp-4", &set.map(str::to_owned)).unwrap();
+        let role_a = |r: &mut Role<'_>| {
+            r.apic(0x3e0, 0b1011);
+            r.apic(0x320, VECTOR);
+            r.apic(0x380, 20_000);
+            sleep(r, Enter::Mwait(0x20));
+        };
+        let role_b = |r: &mut Role<'_>| match is_sibling_up {
+            true => r.spend(900_000),
+            false => sleep(r, Enter::Mwait(0x20)),
+        };
+        let run = Rig::new(&t, 1, role_a, role_b).run(0, 0);
+        let e = run.exits(SLEEPER)[0];
+        assert_eq!(e.cause, Interrupt);
+        (e.resumes - e.at, run.machine.line_counters().0[0].up_requests)
+    };
+    let (kept, all) =
+        ("idle.c6.flushes=[\"l1\", \"l2\"]", "idle.c6.flushes=[\"l1\", \"l2\", \"l3\"]");
+    let whole = SimTime::from_ns(40_000);
+    let ((alone, _), (exit, with_llc), (same, without)) =
+        (run(kept, true), run(kept, false), run(all, false));
+    assert_eq!((alone, exit, same), (SimTime::from_ns(400), whole, whole));
+    assert!(without > with_llc, "{without} lines asked for, {with_llc} with the LLC");
+}
+
 #[test]
 fn sleeping_cpus_do_nothing_for_a_second() {
     let t = topology::Machine::load("epyc-9654-2s", &[]).unwrap();
