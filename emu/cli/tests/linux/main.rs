@@ -12,6 +12,8 @@
 mod boot;
 mod sysfs;
 
+use std::collections::BTreeSet;
+
 use boot::Boot;
 use sysfs::Files;
 use topology::Machine;
@@ -37,7 +39,9 @@ fn check(boot: &Boot) {
     let shown = lines().filter_map(|line| line.strip_prefix("sysfs ")?.split_once(':'));
     let shown: Files = shown.map(|(path, value)| (path.to_owned(), value.to_owned())).collect();
     let expected = sysfs::expected(&machine, boot.cpus);
-    let differences: Vec<String> = (expected.keys().chain(shown.keys()))
+    let paths: BTreeSet<&String> = expected.keys().chain(shown.keys()).collect();
+    let differences: Vec<String> = paths
+        .into_iter()
         .filter(|path| expected.get(*path) != shown.get(*path))
         .map(|path| format!("{path}: {:?}, by the file {:?}", shown.get(path), expected.get(path)))
         .collect();

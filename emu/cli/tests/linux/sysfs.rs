@@ -114,6 +114,9 @@ fn caches(machine: &Machine, cpus: usize, cpu: usize) -> Vec<Fields> {
     caches.into_iter().map(fields).collect()
 }
 
+/// Letters of an idle state's name: `CPUIDLE_NAME_LEN` less the end.
+const NAME_LEN: usize = 15;
+
 /// WFI and the states that firmware enters, if there are any.
 fn idle_states(machine: &Machine) -> Vec<Fields> {
     let of = |is: fn(&IdleEntry) -> bool| {
@@ -123,7 +126,8 @@ fn idle_states(machine: &Machine) -> Vec<Fields> {
         let told = &state.advertised;
         // The longest time from a request to the first instruction after it.
         let latency = told.wakeup_us.unwrap_or(told.entry_us + told.latency_us);
-        let name = format!("state-{}", state.name);
+        // The node's name, as much of it as the kernel keeps.
+        let name = format!("state-{}", state.name).chars().take(NAME_LEN).collect();
         (name, state.name.clone(), latency, told.residency_us)
     });
     let wfi = of(|entry| *entry == IdleEntry::Wfi).map(|state| {
