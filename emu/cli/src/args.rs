@@ -163,6 +163,8 @@ pub(crate) enum BenchCommand {
     Ipistorm(Box<IpistormArgs>),
     /// Handing a cache line from core to core, by distance, beside published figures.
     C2c(C2cArgs),
+    /// Incrementing one counter from several CPUs at the same time, beside published figures.
+    Atomics(AtomicsArgs),
     /// Speed of the emulator on this host.
     Speed(SpeedArgs),
 }
@@ -245,6 +247,33 @@ pub(crate) struct C2cArgs {
     /// Fit the machine's path latencies to the published medians, and print every round.
     #[arg(long)]
     pub(crate) fit: bool,
+    /// Seed.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated time after which a run is given up.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) limit: String,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AtomicsArgs {
+    /// Machine: a name of `machine list`, smp-N, or the path of a machine file.
+    #[arg(long, value_name = "MACHINE", default_value = "graviton2")]
+    pub(crate) machine: String,
+    /// Override a key of the machine file. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Set a boot switch of the guest kernel, such as counter=cas or lse=1. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) guest: Vec<String>,
+    /// Numbers of CPUs that increment, those of the first cores.
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,2,4,8,16")]
+    pub(crate) counts: Vec<usize>,
+    /// Increments of the fastest CPU.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) iters: u64,
     /// Seed.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

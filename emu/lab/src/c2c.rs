@@ -15,7 +15,7 @@ use crate::counters::{Counters, read_samples};
 use crate::ending::LabError;
 use crate::image::kernel;
 use crate::machines;
-use crate::published::{self, PublishedHandover};
+use crate::published::{self, PublishedTime};
 use crate::rig::{Program, Progress, Rig};
 use crate::settings::Switches;
 use crate::stats::Stats;
@@ -83,12 +83,23 @@ impl Atomics {
     }
 
     /// Those that a machine has, less what the switch `lse` excludes if it is set.
-    fn of(machine: &Machine, switches: &Switches) -> &'static [Atomics] {
+    pub(crate) fn of(machine: &Machine, switches: &Switches) -> &'static [Atomics] {
         match (machine.isa, machine.features.has("lse"), switches.given("lse")) {
             (Isa::X86_64, ..) => &[Atomics::Lock],
             (Isa::Aarch64, true, None) => &[Atomics::Lse, Atomics::Exclusives],
             (Isa::Aarch64, true, Some("1")) => &[Atomics::Lse],
             (Isa::Aarch64, ..) => &[Atomics::Exclusives],
+        }
+    }
+
+    /// Sets the switch with which the guest uses them.
+    ///
+    /// Errors: those of `set`.
+    pub(crate) fn choose(self, switches: &mut Switches) -> Result<(), LabError> {
+        match self {
+            Atomics::Lock => Ok(()),
+            Atomics::Lse => switches.set("lse", "1"),
+            Atomics::Exclusives => switches.set("lse", "0"),
         }
     }
 }
@@ -105,7 +116,7 @@ pub struct Class {
     /// Hand-overs of the pairs in ns.
     pub handover_ns: Stats,
     /// Published median.
-    pub published: Option<PublishedHandover>,
+    pub published: Option<PublishedTime>,
     /// Difference of the medians in percent of the published one.
     pub error_percent: Option<f64>,
     /// Pairs with their values.
@@ -240,9 +251,7 @@ fn measure<R: Rig>(
     switches.set("c2c_a", &list(choice.pairs.iter().map(|pair| pair.0)))?;
     switches.set("c2c_b", &list(choice.pairs.iter().map(|pair| pair.1)))?;
     switches.set("c2c_home", &choice.home.to_string())?;
-    if choice.atomics != Atomics::Lock {
-        switches.set("lse", if choice.atomics == Atomics::Lse { "1" } else { "0" })?;
-    }
+    choice.atomics.choose(&mut switches)?;
     let options = Options { seed: request.seed, ..Options::default() };
     let bootargs = switches.bootargs_on(machine.isa)?;
     let mut rig = R::build(machine, options, &Program::new(kernel(machine.isa), &bootargs))?;

@@ -148,6 +148,16 @@ impl FakeRig {
         self.put_samples(&series);
     }
 
+    /// The whole of atomics: an increment takes ten ticks for each cpu that increments.
+    fn increments(&mut self) {
+        let on = self.switches.cpu_list("on", 1024);
+        let iters = self.number("iters");
+        let ticks = 10 * iters * on.len() as u64;
+        let series: Vec<_> =
+            on.into_iter().map(|cpu| (4, cpu as u64, cpu as u64, vec![ticks, iters])).collect();
+        self.put_samples(&series);
+    }
+
     /// The measured part of a scenario: a call to a polling target.
     fn scenario(&mut self) {
         let revert = self.switches.get("call_idle") == Some("revert");
@@ -182,17 +192,18 @@ impl Rig for FakeRig {
             self.step += 1;
             self.machine[0].instructions += 1000;
             match (self.step, bench.as_str()) {
-                (1, "ipistorm" | "scenario" | "c2c" | "idle") => {
+                (1, "ipistorm" | "scenario" | "c2c" | "atomics" | "busy" | "idle") => {
                     self.now = SimTime::from_us(100);
                     if until.regions {
                         return Stop::Region { id, begin: true, cpu };
                     }
                 }
-                (2, "ipistorm" | "scenario" | "c2c" | "idle") => {
+                (2, "ipistorm" | "scenario" | "c2c" | "atomics" | "busy" | "idle") => {
                     match bench.as_str() {
                         "ipistorm" => self.storm(observer),
                         "scenario" => self.scenario(),
                         "c2c" => self.handovers(),
+                        "atomics" => self.increments(),
                         _ => {}
                     }
                     if until.regions {

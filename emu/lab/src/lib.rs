@@ -20,6 +20,7 @@ mod published;
 mod bench;
 mod plug;
 
+pub mod atomics;
 pub mod c2c;
 pub mod fit;
 pub mod ipistorm;
@@ -38,7 +39,7 @@ pub use image::{alu_loop, alu_loop_arm64, kernel};
 pub use laws::{Breach, check_guest, check_machine};
 pub use machines::{cpu_count, load as load_machine};
 pub use plug::implemented_features;
-pub use published::{IPISTORM_PAIRS, PublishedHandover, PublishedRatio};
+pub use published::{IPISTORM_PAIRS, PublishedRatio, PublishedTime};
 pub use rig::{Program, Progress, Rig};
 pub use scenario::time_of;
 pub use settings::{Cell, Dimension, Setting, Side, Switches, cells, split_pair};

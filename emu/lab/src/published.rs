@@ -44,10 +44,10 @@ pub(crate) fn ipistorm(machine: &str, variant: &str) -> Option<PublishedRatio> {
     row.filter(|_| machine == IPISTORM_MACHINE).map(|row| row.1)
 }
 
-/// A published median of line hand-overs between two cpus.
+/// A published median.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PublishedHandover {
-    /// Median over all pairs of the class in ns: one hand-over of the compare-exchange loop.
+pub struct PublishedTime {
+    /// In ns, of what the row measures.
     pub ns: f64,
     /// Where it was published.
     pub source: &'static str,
@@ -89,8 +89,35 @@ const HANDOVERS: [Handovers; 5] = [
 
 /// Returns the published median of a class.
 #[must_use]
-pub(crate) fn handover(machine: &str, class: &str, atomics: Atomics) -> Option<PublishedHandover> {
+pub(crate) fn handover(machine: &str, class: &str, atomics: Atomics) -> Option<PublishedTime> {
     let rows = HANDOVERS.iter().find(|row| row.0 == machine && row.1 == atomics)?.2;
     let row = rows.iter().find(|row| row.0 == class);
-    row.map(|row| PublishedHandover { ns: row.1, source: KCORES })
+    row.map(|row| PublishedTime { ns: row.1, source: KCORES })
+}
+
+const CONCURRENCY: &str = "travisdowns/concurrency-hierarchy-bench, commit 1b3f7f8c";
+
+/// Time of one increment by a loop: machine, loop, number of cpus and ns.
+type Increments = (&'static str, &'static str, &'static [(usize, f64)]);
+
+/// Time of one increment of one cpu, median of 15 trials.
+///
+/// Source: `results/g2-16` of concurrency-hierarchy-bench, built with LSE: `atomic add` and `cas
+/// add` on 1 to 16 cores of a Graviton2.
+const INCREMENTS: [Increments; 2] = [
+    ("graviton2", "atomic", &[(1, 5.3), (2, 17.0), (4, 34.7), (8, 75.5), (16, 150.3)]),
+    ("graviton2", "cas", &[(1, 8.4), (2, 52.2), (4, 116.5), (8, 323.3), (16, 638.7)]),
+];
+
+/// Returns the published time of one increment of one cpu, while so many count.
+#[must_use]
+pub(crate) fn increment(
+    machine: &str,
+    counter: &str,
+    atomics: Atomics,
+    cpus: usize,
+) -> Option<PublishedTime> {
+    let row = INCREMENTS.iter().find(|row| row.0 == machine && row.1 == counter)?;
+    let value = row.2.iter().find(|value| value.0 == cpus).filter(|_| atomics == Atomics::Lse);
+    value.map(|value| PublishedTime { ns: value.1, source: CONCURRENCY })
 }

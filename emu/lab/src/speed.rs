@@ -1,8 +1,8 @@
 //! `bench speed`: how fast the emulator itself is, on this host.
 //!
-//! N1 is an integer loop on one cpu, N5 coherence transactions of the ping-pong loop, N7 an idle
-//! machine for a second of simulated time. Host time comes from the caller's clock and goes into
-//! this report only.
+//! N1 is an integer loop on one cpu, N2 is many cpus at work on memory, N5 coherence
+//! transactions of the ping-pong loop, N7 an idle machine for a second of simulated time. Host time
+//! comes from the caller's clock and goes into this report only.
 
 use emu_machine::{Options, Stop, Until};
 use emu_sim::SimTime;
@@ -151,48 +151,68 @@ fn head(id: &'static str, what: &'static str, unit: &'static str, must: f64, up:
     Figure { id, what, unit, must, larger_is_better, values, simulated_s: 0.0, instructions: 0 }
 }
 
+/// Guest instructions in millions a second.
+fn mips(run: &Timed) -> f64 {
+    run.counters.sum("instructions").unwrap_or(0) as f64 / run.seconds / 1e6
+}
+
+/// Requests for lines in millions a second.
+fn requests(run: &Timed) -> f64 {
+    run.counters.sum("line_requests").unwrap_or(0) as f64 / run.seconds / 1e6
+}
+
+/// A run of the guest kernel.
+fn kernel<'a>(machine: &'static str, pairs: &[(&str, &str)]) -> Result<Work<'a>, LabError> {
+    Ok(Work { machine, image: None, bootargs: bootargs(pairs)?, elide_spins: true })
+}
+
 /// Runs the bench.
 ///
 /// Errors: `Ended` when a run does not end as it should.
 pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report, LabError> {
-    progress.begin("timing", 3 * request.repeats.max(1) as u64);
-    let divide = request.divide.max(1);
-    let alu = image::alu_loop(ALU_TURNS / divide);
-    let alu =
-        Work { machine: "duo", image: Some(&alu), bootargs: String::new(), elide_spins: false };
-    let mips =
-        |run: &Timed| run.counters.sum("instructions").unwrap_or(0) as f64 / run.seconds / 1e6;
-    let n1 = head("N1", "integer loop, 1 cpu", "MIPS", 15.0, true);
-    let n1 = figure::<R>(request, progress, &alu, false, n1, mips)?;
-    let iters = (20_000 / divide).max(1).to_string();
-    let handover = Work {
-        machine: "quad",
-        image: None,
-        bootargs: bootargs(&[
-            ("bench", "c2c"),
-            ("c2c_a", "0"),
-            ("c2c_b", "3"),
-            ("iters", &iters),
-            ("c2c_samples", "10"),
-        ])?,
-        elide_spins: true,
+    const X86: &str = "epyc-9654-2s";
+    const ARM: &str = "smp-arm-384";
+    let shared = |count: u32| (count / request.divide.max(1)).max(1);
+    let text = |count: u32| shared(count).to_string();
+    let loops = [image::alu_loop(shared(ALU_TURNS)), image::alu_loop_arm64(shared(ALU_TURNS))];
+    let alone = |machine, image| Work {
+        machine,
+        image: Some(image),
+        bootargs: String::new(),
+        elide_spins: false,
     };
-    let rate =
-        |run: &Timed| run.counters.sum("line_requests").unwrap_or(0) as f64 / run.seconds / 1e6;
-    let n5 = head("N5", "coherence transactions", "M/s", 1.0, true);
-    let n5 = figure::<R>(request, progress, &handover, true, n5, rate)?;
-    let duration = (1_000_000 / divide).max(1).to_string();
-    let idle = Work {
-        machine: "epyc-9654-2s",
-        image: None,
-        bootargs: bootargs(&[("bench", "idle"), ("duration_us", &duration)])?,
-        elide_spins: true,
-    };
-    let n7 = head("N7", "384 cpus idle, 1 s simulated", "s", 1.0, false);
-    let n7 = figure::<R>(request, progress, &idle, true, n7, |run| run.seconds)?;
+    let handover = [
+        ("bench", "c2c"),
+        ("c2c_a", "0"),
+        ("c2c_b", "3"),
+        ("iters", &text(20_000)),
+        ("c2c_samples", "10"),
+    ];
+    let idle = [("bench", "idle"), ("duration_us", &text(1_000_000))];
+    let busy = [("bench", "busy"), ("on", "0-31"), ("iters", &text(500))];
+    type Value = fn(&Timed) -> f64;
+    let works: [(Figure, Work, Value); 6] = [
+        (head("N1", "integer loop, 1 cpu", "MIPS", 15.0, true), alone("duo", &loops[0]), mips),
+        (head("N1", "the same, arm64", "MIPS", 15.0, true), alone("duo-arm", &loops[1]), mips),
+        (head("N2", "32 cpus busy", "MIPS", 6.0, true), kernel(X86, &busy)?, mips),
+        (
+            head("N5", "coherence transactions", "M/s", 1.0, true),
+            kernel("quad", &handover)?,
+            requests,
+        ),
+        (head("N7", "384 cpus idle, 1 s simulated", "s", 1.0, false), kernel(X86, &idle)?, |run| {
+            run.seconds
+        }),
+        (head("N7", "the same, arm64", "s", 1.0, false), kernel(ARM, &idle)?, |run| run.seconds),
+    ];
+    progress.begin("timing", (works.len() * request.repeats.max(1)) as u64);
+    let figures = works.into_iter().map(|(head, work, value)| {
+        let from_region = work.image.is_none();
+        figure::<R>(request, progress, &work, from_region, head, value)
+    });
+    let figures = figures.collect::<Result<Vec<Figure>, LabError>>()?;
     progress.end();
-    let version = env!("CARGO_PKG_VERSION");
-    Ok(Report { schema: "crosscall.speed/1", version, figures: vec![n1, n5, n7] })
+    Ok(Report { schema: "crosscall.speed/1", version: env!("CARGO_PKG_VERSION"), figures })
 }
 
 /// Returns the report as CSV, one line a measurement.

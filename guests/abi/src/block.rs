@@ -74,6 +74,8 @@ pub enum SampleKind {
     RoundTrips = 2,
     /// One value: the number of lost calls from `cpu` to `peer`.
     LostCalls = 3,
+    /// Two values: TSC ticks that `cpu` incremented a counter for, and how often it did.
+    Increments = 4,
 }
 
 impl SampleKind {
@@ -83,6 +85,7 @@ impl SampleKind {
             1 => SampleKind::Call,
             2 => SampleKind::RoundTrips,
             3 => SampleKind::LostCalls,
+            4 => SampleKind::Increments,
             _ => return None,
         })
     }

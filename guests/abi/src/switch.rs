@@ -128,8 +128,8 @@ pub const SWITCHES: &[Switch] = &[
     word("broken", &["none", "no_barrier", "flush_first"], "none",
         "deliberate bug of the idle loop, for tests of the tests"),
     // What to run.
-    word("bench", &["none", "idle", "ipistorm", "c2c", "scenario", "lostcall"], "none",
-        "workload after boot; none exits at once"),
+    word("bench", &["none", "idle", "ipistorm", "c2c", "atomics", "busy", "scenario", "lostcall"],
+        "none", "workload after boot; none exits at once"),
     number("jitter", 0, 63, "63", "largest seeded spin in cycles before each operation"),
     // bench=idle
     number("duration_us", 1, 60_000_000, "1000000", "idle: simulated time until exit"),
@@ -144,8 +144,13 @@ pub const SWITCHES: &[Switch] = &[
     cpus("c2c_a", "0", "c2c: first CPU of each pair"),
     cpus("c2c_b", "1", "c2c: second CPU of each pair"),
     number("c2c_home", 0, 63, "0", "c2c: node that owns the ping-pong line"),
-    number("iters", 1, 1_000_000, "100", "c2c: round trips per sample"),
+    number("iters", 1, 1_000_000, "100",
+        "c2c: round trips per sample; atomics: increments of the fastest CPU; busy: rounds"),
     number("c2c_samples", 1, 100_000, "10", "c2c: samples per pair"),
+    // bench=atomics, bench=busy
+    cpus("on", "0-1", "atomics, busy: CPUs that work"),
+    word("counter", &["atomic", "cas"], "atomic",
+        "atomics: increment by one atomic, or by a load and compare-exchange"),
     // bench=scenario
     word("op", &["call_single", "call_many", "resched", "wake", "none"], "none",
         "scenario: operation inside the region"),

@@ -1,6 +1,10 @@
 //! Workloads: the control thread on CPU 0 runs the one that `bench=` names, and ends the run.
 
+mod busy;
+
 mod c2c;
+
+mod counter;
 
 mod gate;
 
@@ -31,6 +35,8 @@ extern "C" fn control(_: usize) {
         Bench::Idle => idle(),
         Bench::Ipistorm => ipistorm::run(),
         Bench::C2c => c2c::run(),
+        Bench::Atomics => counter::run(),
+        Bench::Busy => busy::run(),
         Bench::Scenario => scenario::run(),
         Bench::LostCall => lostcall::run(),
     };

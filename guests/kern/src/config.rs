@@ -81,8 +81,17 @@ pub(crate) enum Bench {
     Idle,
     Ipistorm,
     C2c,
+    Atomics,
+    Busy,
     Scenario,
     LostCall,
+}
+
+/// How a contended counter is incremented.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counter {
+    Atomic,
+    Cas,
 }
 
 /// Operation of a scenario.
@@ -148,6 +157,8 @@ pub(crate) struct Config {
     pub(crate) c2c_home: usize,
     pub(crate) iters: u64,
     pub(crate) c2c_samples: u64,
+    pub(crate) on: CpuList,
+    pub(crate) counter: Counter,
     pub(crate) op: Op,
     pub(crate) pre: Op,
     pub(crate) from: CpuList,
@@ -182,7 +193,7 @@ impl Config {
 
     /// Ends the run when a list names a CPU that does not exist.
     pub(crate) fn check_cpus(&self, cpu_count: usize) {
-        for list in [self.cpulist, self.c2c_a, self.c2c_b, self.from, self.to] {
+        for list in [self.cpulist, self.c2c_a, self.c2c_b, self.on, self.from, self.to] {
             parse_cpu_list(list.0, |range| {
                 // The defaults may name CPUs that a small machine lacks; only the bench that
                 // uses a list refuses it, by finding it empty.
@@ -230,6 +241,8 @@ impl Config {
             c2c_home: 0,
             iters: 0,
             c2c_samples: 0,
+            on: CpuList(""),
+            counter: Counter::Atomic,
             op: Op::None,
             pre: Op::None,
             from: CpuList(""),
@@ -265,6 +278,8 @@ impl Config {
             "c2c_home" => self.c2c_home = number as usize,
             "iters" => self.iters = number,
             "c2c_samples" => self.c2c_samples = number,
+            "on" => self.on = list,
+            "counter" => self.counter = if value == "cas" { Counter::Cas } else { Counter::Atomic },
             "op" => self.op = op(value),
             "pre" => self.pre = op(value),
             "from" => self.from = list,
@@ -343,6 +358,8 @@ fn bench(value: &str) -> Bench {
         "idle" => Bench::Idle,
         "ipistorm" => Bench::Ipistorm,
         "c2c" => Bench::C2c,
+        "atomics" => Bench::Atomics,
+        "busy" => Bench::Busy,
         "scenario" => Bench::Scenario,
         "lostcall" => Bench::LostCall,
         _ => Bench::None,

@@ -1,10 +1,10 @@
-//! `bench ipistorm`, `bench c2c`, `bench speed`.
+//! `bench ipistorm`, `bench c2c`, `bench atomics`, `bench speed`.
 
 use emu_lab::ipistorm::{self, Distribution, Group, LedgerLine, Row};
-use emu_lab::{IPISTORM_PAIRS, LabError, Setting, c2c, fit, speed};
+use emu_lab::{IPISTORM_PAIRS, LabError, Setting, atomics, c2c, fit, speed};
 use emu_machine::Machine;
 
-use crate::args::{BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
+use crate::args::{AtomicsArgs, BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
 use crate::clock::Clock;
 use crate::meaning;
 use crate::output::{Outcome, print, print_json};
@@ -16,6 +16,7 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
         BenchCommand::Ipistorm(args) => ipistorm(args),
         BenchCommand::C2c(args) => c2c(args),
+        BenchCommand::Atomics(args) => atomics(args),
         BenchCommand::Speed(args) => speed(args),
     }
 }
@@ -25,6 +26,7 @@ pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
     match command {
         BenchCommand::Ipistorm(args) => ipistorm::check(&ipistorm_request(args)?),
         BenchCommand::C2c(args) => c2c::check(&c2c_request(args)?),
+        BenchCommand::Atomics(args) => atomics::check(&atomics_request(args)?),
         BenchCommand::Speed(_) => Ok(()),
     }
 }
@@ -251,6 +253,53 @@ fn c2c_text(report: &c2c::Report) -> String {
         "line hand-over on {}, medians over pairs\n\n{}{source}",
         report.machine,
         table(&header, &rows, 3)
+    )
+}
+
+fn atomics_request(args: &AtomicsArgs) -> Result<atomics::Request, LabError> {
+    Ok(atomics::Request {
+        machine: args.machine.clone(),
+        set: args.set.clone(),
+        switches: meaning::switches(&[("iters", args.iters.to_string())], &args.guest)?,
+        cpus: args.counts.clone(),
+        seed: args.seed,
+        limit: meaning::time("--limit", &args.limit)?,
+        jobs: meaning::jobs(args.frame.jobs),
+    })
+}
+
+fn atomics(args: &AtomicsArgs) -> Outcome {
+    let report = atomics::run::<Machine>(&atomics_request(args)?, &Bar::new())?;
+    match args.frame.format {
+        Format::Text => print(&atomics_text(&report))?,
+        Format::Json => print_json(&report)?,
+        Format::Csv => print(&atomics::csv(&report))?,
+    }
+    Ok(0)
+}
+
+fn atomics_text(report: &atomics::Report) -> String {
+    let header =
+        ["counter", "atomics", "cpus", "published ns", "ns", "error", "M/s in all", "least share"];
+    let row = |row: &atomics::Row| {
+        vec![
+            row.counter.to_owned(),
+            row.atomics.name().to_owned(),
+            row.cpus.to_string(),
+            or_dash(row.published, |published| ns(published.ns)),
+            ns(row.ns),
+            or_dash(row.error_percent, |error| format!("{error:+.1} %")),
+            format!("{:.1}", row.mops),
+            format!("{:.0} %", row.least_share_percent),
+        ]
+    };
+    let rows: Vec<Vec<String>> = report.rows.iter().map(row).collect();
+    let source = report.rows.iter().find_map(|row| row.published).map(|p| p.source);
+    let source = source.map_or_else(String::new, |source| format!("published: {source}\n"));
+    format!(
+        "increments of one counter on {}, ns for one of a cpu\n\n{}{source}",
+        report.machine,
+        table(&header, &rows, 2)
     )
 }
 
