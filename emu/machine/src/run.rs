@@ -375,9 +375,12 @@ impl<P: Platform> System<P> {
         }
     }
 
+    /// Sends a device's answer. Who marked a region gets none before the machine may have stopped
+    /// at the mark: so what the cpu does behind a read behind the mark, it does behind the stop.
     fn answer(&mut self, cpu: CpuId, value: Option<u64>, now: u64) {
         let (core, smt) = self.places[cpu.index()];
-        let key = self.machine_key(now + self.device_leg(core), Phase::Grant);
+        let marked = self.marked.filter(|mark| mark.0 == cpu).map_or(0, |mark| mark.1);
+        let key = self.machine_key((now + self.device_leg(core)).max(marked), Phase::Grant);
         self.deliver(core, key, CoreItem::DeviceDone { smt, value });
     }
 
@@ -411,6 +414,7 @@ impl<P: Platform> System<P> {
             Request::Exit(code) => return self.ask_stop(now, Stop::Exit { code }),
             Request::Reset => return self.ask_stop(now, Stop::Reset),
             Request::Region { id, begin } => {
+                self.marked = Some((cpu, now.ps() + self.topology.stop_latency));
                 if until.regions {
                     self.ask_stop(now, Stop::Region { id, begin, cpu });
                 }

@@ -58,6 +58,8 @@ pub(crate) struct System<P: Platform> {
     pub(crate) next: Earliest,
     /// A stop that was asked for, with the time when it takes effect.
     pub(crate) stop: Option<(SimTime, Stop)>,
+    /// Who marked a region last, and the time of the stop for it, if anybody asked for one.
+    pub(crate) marked: Option<(CpuId, u64)>,
     pub(crate) console: Vec<u8>,
     pub(crate) named_lines: Vec<NamedLines>,
     /// (core, SMT index) of each cpu that exists.
@@ -131,6 +133,7 @@ impl<P: Platform> System<P> {
             chance,
             now: SimTime::ZERO,
             stop: None,
+            marked: None,
             console: Vec::new(),
             named_lines: Vec::new(),
             places,
