@@ -142,6 +142,8 @@ points! {
     op_end,
     /// A scenario is set up; its operation follows.
     scenario_ready,
+    /// The wakee of a scenario runs.
+    wakee_runs,
     /// Each turn of the loop of a task that keeps a CPU busy in a scenario.
     busy_loop,
     /// `bench=lostcall` has given up on a call.

@@ -36,7 +36,8 @@ pub enum Values {
         /// Largest legal value.
         max: u64,
     },
-    /// CPU numbers, as `3`, `0-7`, `1,4-5` or `all`. CPUs that do not exist are refused at boot.
+    /// CPU numbers, as `3`, `0-7`, `1,4-5`, `all` or `none`. CPUs that do not exist are refused at
+    /// boot.
     CpuList,
 }
 
@@ -119,6 +120,14 @@ pub const SWITCHES: &[Switch] = &[
         "what carries a queued wake: the call queue, or a list and the reschedule interrupt"),
     word("ttwu_poll", ZERO_ONE, "1",
         "with ttwu_via=resched: 1 sends no interrupt for a queued wake to a CPU that polls"),
+    word("wa_idle", &["off", "this_idle", "cache", "cache_prev"], "cache_prev",
+        "rule of wake_affine that asks who is idle"),
+    word("wa_prev_idle", ZERO_ONE, "1", "wake_affine: 1 takes prev when it is idle"),
+    word("wa_weight", ZERO_ONE, "1", "wake_affine: 1 compares loads when nothing else decided"),
+    word("sis", &["target_only", "full"], "full",
+        "how far select_idle_sibling looks for an idle CPU"),
+    word("sched_idle_cpu", &["off", "fallback", "always"], "always",
+        "what a CPU that runs only SCHED_IDLE tasks counts as for a wake"),
     word("preempt", &["cfs", "always", "never"], "cfs", "preemption test at wake-up"),
     word("lock", &["queued", "ticket"], "queued", "kind of the kernel's spinlocks"),
     word("nohz", ZERO_ONE, "1", "1: no tick on idle CPUs"),
@@ -152,14 +161,20 @@ pub const SWITCHES: &[Switch] = &[
     word("counter", &["atomic", "cas"], "atomic",
         "atomics: increment by one atomic, or by a load and compare-exchange"),
     // bench=scenario
-    word("op", &["call_single", "call_many", "resched", "wake", "none"], "none",
+    word("op", &["call_single", "call_many", "resched", "wake", "wake_from_irq", "none"], "none",
         "scenario: operation inside the region"),
-    word("pre", &["call_single", "call_many", "resched", "wake", "none"], "none",
+    word("pre", &["call_single", "call_many", "resched", "wake", "wake_from_irq", "none"], "none",
         "scenario: operation of the first caller just before the region"),
     cpus("from", "0", "scenario, lostcall: CPUs that operate, at the same time"),
     cpus("to", "1", "scenario, lostcall: target CPUs"),
     word("state", &["idle", "running"], "idle", "scenario: what the targets do before"),
+    word("wakee", &["pinned", "free"], "pinned",
+        "scenario: a wakee stays on its target, or may go anywhere"),
+    cpus("irq_cpu", "none", "scenario: CPU whose interrupt wakes, for wake_from_irq"),
+    cpus("busy", "none", "scenario: CPUs with an endless task"),
+    cpus("busy_sched_idle", "none", "scenario: CPUs with an endless SCHED_IDLE task"),
     number("times", 1, 1_000_000, "1", "scenario: operations of each caller, back to back"),
+    number("gap_us", 0, 100_000, "0", "scenario: time behind each operation"),
     number("settle_us", 1, 100_000, "20", "scenario: time to settle before and after"),
     // bench=lostcall
     number("tries", 1, 100_000_000, "10000", "lostcall: calls"),
@@ -204,7 +219,7 @@ impl fmt::Display for Values {
                 Ok(())
             }
             Values::Integer { min, max } => write!(f, "{min}..{max}"),
-            Values::CpuList => f.write_str("cpu list such as 0-7,12 or all"),
+            Values::CpuList => f.write_str("cpu list such as 0-7,12, all or none"),
         }
     }
 }
@@ -280,12 +295,16 @@ pub fn parse_number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Calls `each` with the inclusive ranges of a CPU list; `all` is the range of every CPU number.
+/// Calls `each` with the inclusive ranges of a CPU list; `all` is the range of every CPU number,
+/// `none` has no range.
 ///
 /// Returns whether the text is a list; `each` may have been called before that is known.
 pub fn parse_cpu_list(text: &str, mut each: impl FnMut(core::ops::RangeInclusive<usize>)) -> bool {
     if text == "all" {
         each(0..=CPU_LIST_MAX - 1);
+        return true;
+    }
+    if text == "none" {
         return true;
     }
     text.split(',').all(|part| {
@@ -366,6 +385,7 @@ mod tests {
             ("numipi", "", false),
             ("cpulist", "0-3,9", true),
             ("cpulist", "all", true),
+            ("cpulist", "none", true),
             ("cpulist", "3-1", false),
             ("cpulist", "1,", false),
             ("cpulist", "1024", false),

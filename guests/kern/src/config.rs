@@ -3,8 +3,10 @@
 use core::ops::RangeInclusive;
 
 use guests_abi::switch::{self, parse_cpu_list, parse_number};
+use guests_sched::affine::WaIdle;
 use guests_sched::call_idle::CallIdle;
 use guests_sched::preempt::Preempt;
+use guests_sched::sis::{SchedIdleCpu, Sis};
 use guests_sched::ttwu::{TtwuQueue, TtwuVia};
 
 use crate::arch::ISA;
@@ -60,6 +62,11 @@ pub(crate) struct Policy {
     pub(crate) ttwu_via: TtwuVia,
     /// Queued wakes by `ttwu_via=resched` look whether the target polls.
     pub(crate) is_ttwu_poll: bool,
+    pub(crate) wa_idle: WaIdle,
+    pub(crate) has_wa_prev_idle: bool,
+    pub(crate) has_wa_weight: bool,
+    pub(crate) sis: Sis,
+    pub(crate) sched_idle_cpu: SchedIdleCpu,
     pub(crate) preempt: Preempt,
     pub(crate) lock: LockKind,
     pub(crate) is_nohz: bool,
@@ -102,6 +109,8 @@ pub(crate) enum Op {
     CallMany,
     Resched,
     Wake,
+    /// From the interrupt handler of another CPU.
+    WakeFromIrq,
 }
 
 /// A list of CPUs, kept as the text of the command line.
@@ -164,7 +173,12 @@ pub(crate) struct Config {
     pub(crate) from: CpuList,
     pub(crate) to: CpuList,
     pub(crate) is_target_running: bool,
+    pub(crate) is_wakee_free: bool,
+    pub(crate) irq_cpu: CpuList,
+    pub(crate) busy: CpuList,
+    pub(crate) busy_sched_idle: CpuList,
     pub(crate) times: u64,
+    pub(crate) gap_us: u64,
     pub(crate) settle_us: u64,
     pub(crate) tries: u64,
     pub(crate) spread: u64,
@@ -193,7 +207,8 @@ impl Config {
 
     /// Ends the run when a list names a CPU that does not exist.
     pub(crate) fn check_cpus(&self, cpu_count: usize) {
-        for list in [self.cpulist, self.c2c_a, self.c2c_b, self.on, self.from, self.to] {
+        let scene = [self.from, self.to, self.irq_cpu, self.busy, self.busy_sched_idle];
+        for list in [self.cpulist, self.c2c_a, self.c2c_b, self.on].into_iter().chain(scene) {
             parse_cpu_list(list.0, |range| {
                 // The defaults may name CPUs that a small machine lacks; only the bench that
                 // uses a list refuses it, by finding it empty.
@@ -217,6 +232,11 @@ impl Config {
                 ttwu_queue: TtwuQueue::Off,
                 ttwu_via: TtwuVia::Csd,
                 is_ttwu_poll: true,
+                wa_idle: WaIdle::CachePrev,
+                has_wa_prev_idle: true,
+                has_wa_weight: true,
+                sis: Sis::Full,
+                sched_idle_cpu: SchedIdleCpu::Always,
                 preempt: Preempt::Cfs,
                 lock: LockKind::Queued,
                 is_nohz: true,
@@ -248,7 +268,12 @@ impl Config {
             from: CpuList(""),
             to: CpuList(""),
             is_target_running: false,
+            is_wakee_free: false,
+            irq_cpu: CpuList(""),
+            busy: CpuList(""),
+            busy_sched_idle: CpuList(""),
             times: 0,
+            gap_us: 0,
             settle_us: 0,
             tries: 0,
             spread: 0,
@@ -285,7 +310,12 @@ impl Config {
             "from" => self.from = list,
             "to" => self.to = list,
             "state" => self.is_target_running = value == "running",
+            "wakee" => self.is_wakee_free = value == "free",
+            "irq_cpu" => self.irq_cpu = list,
+            "busy" => self.busy = list,
+            "busy_sched_idle" => self.busy_sched_idle = list,
             "times" => self.times = number,
+            "gap_us" => self.gap_us = number,
             "settle_us" => self.settle_us = number,
             "tries" => self.tries = number,
             "spread" => self.spread = number,
@@ -325,6 +355,14 @@ impl Policy {
             }
             "ttwu_via" => {
                 self.ttwu_via = if value == "resched" { TtwuVia::Resched } else { TtwuVia::Csd }
+            }
+            "wa_idle" => self.wa_idle = WaIdle::from_name(value).unwrap_or(WaIdle::CachePrev),
+            "wa_prev_idle" => self.has_wa_prev_idle = is_on,
+            "wa_weight" => self.has_wa_weight = is_on,
+            "sis" => self.sis = Sis::from_name(value).unwrap_or(Sis::Full),
+            "sched_idle_cpu" => {
+                let variant = SchedIdleCpu::from_name(value);
+                self.sched_idle_cpu = variant.unwrap_or(SchedIdleCpu::Always);
             }
             "ttwu_poll" => self.is_ttwu_poll = is_on,
             "preempt" => {
@@ -372,6 +410,7 @@ fn op(value: &str) -> Op {
         "call_many" => Op::CallMany,
         "resched" => Op::Resched,
         "wake" => Op::Wake,
+        "wake_from_irq" => Op::WakeFromIrq,
         _ => Op::None,
     }
 }

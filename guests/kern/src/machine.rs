@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use guests_abi::layout::CPUS_MAX;
-use guests_abi::layout::fdt::{LLC_ID, TEST_DEVICE};
+use guests_abi::layout::fdt::{CORE_ID, LLC_ID, TEST_DEVICE};
 
 use crate::arch;
 use crate::arch::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -22,6 +22,8 @@ pub(crate) struct CpuFacts {
     node: AtomicU32,
     /// LLC domain.
     llc: AtomicU32,
+    /// Core.
+    core: AtomicU32,
     /// Name of the nearest cache outside the core's first level: its L2, where there is one.
     l2: AtomicU32,
     /// Address of the CPU's area.
@@ -41,6 +43,7 @@ static CPUS: [CpuFacts; CPUS_MAX] = [const {
         hw_id: AtomicU64::new(0),
         node: AtomicU32::new(0),
         llc: AtomicU32::new(0),
+        core: AtomicU32::new(0),
         l2: AtomicU32::new(0),
         area: AtomicU64::new(0),
     }
@@ -70,10 +73,22 @@ pub(crate) fn node(cpu: usize) -> usize {
     CPUS[cpu].node.load(Relaxed) as usize
 }
 
+/// LLC domain of a CPU.
+#[inline]
+pub(crate) fn llc_id(cpu: usize) -> usize {
+    CPUS[cpu].llc.load(Relaxed) as usize
+}
+
+/// Core of a CPU.
+#[inline]
+pub(crate) fn core_id(cpu: usize) -> usize {
+    CPUS[cpu].core.load(Relaxed) as usize
+}
+
 /// Whether two CPUs share the last-level cache.
 #[inline]
 pub(crate) fn share_llc(a: usize, b: usize) -> bool {
-    CPUS[a].llc.load(Relaxed) == CPUS[b].llc.load(Relaxed)
+    llc_id(a) == llc_id(b)
 }
 
 /// Whether two CPUs share an L2, as the threads of a core do.
@@ -106,6 +121,7 @@ pub(crate) struct Node {
     pub(crate) method: &'static str,
     numa_node: u32,
     llc: u32,
+    core: u32,
     /// Phandle of the next cache.
     next_cache: u32,
 }
@@ -141,6 +157,7 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
             "numa-node-id" => nodes[path.len()].numa_node = cell(value),
             "next-level-cache" => nodes[path.len()].next_cache = cell(value),
             LLC_ID => nodes[path.len()].llc = cell(value),
+            CORE_ID => nodes[path.len()].core = cell(value),
             "bootargs" if matches!(path, [_, "chosen"]) => {
                 command_line = fdt::text(value).unwrap_or("");
             }
@@ -188,6 +205,7 @@ fn add_cpu(cpu: usize, node: Node) {
         facts.hw_id.store(fdt::number(node.reg).unwrap_or(0), Relaxed);
         facts.node.store(node.numa_node, Relaxed);
         facts.llc.store(node.llc, Relaxed);
+        facts.core.store(node.core, Relaxed);
         facts.l2.store(node.next_cache, Relaxed);
     }
 }

@@ -6,16 +6,17 @@
 //! decisions themselves are in `guests/sched`.
 //!
 //! Modelled: idle loop and call functions with all their flag and queue traffic, run queues,
-//! locks, context switches, wake-ups of pinned tasks by both paths, tick and `nohz`. Not modelled:
-//! domains and balancing (newidle ends at the overload test), task groups, placement, user space,
-//! accounting, RCU, softirqs.
+//! locks, context switches, wake-ups by both paths with their choice of a CPU, load averages, tick
+//! and `nohz`. Not modelled: balancing (newidle ends at the overload test), task groups, user
+//! space, accounting, RCU, softirqs.
 //!
 //! Shared state is atomics throughout, relaxed where a lock or the owner orders it: that compiles
 //! to the plain loads and stores of a C kernel and leaves `unsafe` to `arch` and to the few
 //! places that make references out of addresses.
 //!
 //! Reading order: [`start`] (boot), [`fdt`], [`config`], [`percpu`] (the line map), [`task`],
-//! [`lock`], [`rq`], [`sched`], [`wake`], [`smp`] (call functions), [`idle`], [`tick`], `bench`.
+//! [`lock`], [`rq`], [`pelt`], [`sched`], [`placement`], [`wake`], [`smp`] (call functions),
+//! [`idle`], [`tick`], `bench`.
 #![no_std]
 #![no_main]
 
@@ -35,6 +36,10 @@ mod memory;
 
 mod machine;
 
+mod cpumask;
+
+mod domain;
+
 mod percpu;
 
 mod counters;
@@ -49,7 +54,11 @@ mod task;
 
 mod rq;
 
+mod pelt;
+
 mod sched;
+
+mod placement;
 
 mod wake;
 

@@ -2,8 +2,7 @@
 //!
 //! Rows of the line map are types wrapped in [`Line`]: fields of one row share a line, rows never
 //! do. The area is page-aligned, zeroed and filled by its own CPU; zeros are a valid value of
-//! every field. Rows of policies that the kernel does not have yet (averages, removed load) are
-//! left out.
+//! every field.
 
 use core::ops::Deref;
 
@@ -17,6 +16,7 @@ use crate::link::Link;
 use crate::llist::Head;
 use crate::lock::{Lock, McsNode};
 use crate::machine;
+use crate::pelt::{Avg, Removed};
 use crate::smp::Csd;
 use crate::task::{Stack, Task};
 use crate::testdev::declare;
@@ -84,6 +84,8 @@ pub(crate) struct RqClock {
 pub(crate) struct CfsRq {
     pub(crate) first: Link<Task>,
     pub(crate) h_nr_running: AtomicU32,
+    /// Those of them that are SCHED_IDLE.
+    pub(crate) idle_h_nr_running: AtomicU32,
     pub(crate) load: AtomicU64,
     pub(crate) min_vruntime_ns: AtomicU64,
 }
@@ -97,6 +99,8 @@ pub(crate) struct Cpu {
     pub(crate) rqc: Line<RqCurr>,
     pub(crate) rqk: Line<RqClock>,
     pub(crate) cfs: Line<CfsRq>,
+    pub(crate) cfsa: Line<Avg>,
+    pub(crate) cfsr: Line<Removed>,
     /// WL: wakes queued here with `ttwu_via=resched`.
     pub(crate) wake_list: Line<Head>,
     /// CSQ: the call queue.
@@ -167,6 +171,8 @@ impl Cpu {
         declare(&self.rqc, LineClass::Rqc);
         declare(&self.rqk, LineClass::Rqk);
         declare(&self.cfs, LineClass::Cfs);
+        declare(&self.cfsa, LineClass::Cfsa);
+        declare(&self.cfsr, LineClass::Cfsr);
         declare(&self.wake_list, LineClass::Wl);
         declare(&self.call_single_queue, LineClass::Csq);
         declare(&self.csd_data, LineClass::Csd);

@@ -1,8 +1,8 @@
 //! Run queue of a CPU: lock, clock, and the fair tasks in order of vruntime.
 //!
 //! All functions but `lock` want the run-queue lock held and interrupts off. The running task is
-//! not in the list, but counts. The list is short (tasks are pinned, a few per CPU), so it is a
-//! sorted list and not a tree.
+//! not in the list, but counts. The list is short (a few tasks a CPU), so it is a sorted list and
+//! not a tree.
 
 use guests_abi::class::LineClass;
 use guests_abi::counter::Counter;
@@ -40,6 +40,16 @@ const SLEEPER_BONUS_NS: u64 = 3_000_000;
 
 /// Time a task may run before the tick looks for another one, ns.
 const SLICE_NS: u64 = 3_000_000;
+
+/// The later of two virtual times, which wrap.
+const fn later(a: u64, b: u64) -> u64 {
+    if a.wrapping_sub(b) as i64 > 0 { a } else { b }
+}
+
+/// The earlier of two virtual times, which wrap.
+const fn earlier(a: u64, b: u64) -> u64 {
+    if a.wrapping_sub(b) as i64 > 0 { b } else { a }
+}
 
 impl Cpu {
     /// Takes the run-queue lock of this area, from whatever CPU; interrupts are off.
@@ -94,19 +104,28 @@ impl Cpu {
         let vruntime = curr.se.vruntime_ns.load(Relaxed) + virtual_ns;
         curr.se.vruntime_ns.store(vruntime, Relaxed);
         let first = self.cfs.first.get().map(|task| task.se.vruntime_ns.load(Relaxed));
-        let leftmost = first.map_or(vruntime, |first| first.min(vruntime));
-        if leftmost > self.cfs.min_vruntime_ns.load(Relaxed) {
-            self.cfs.min_vruntime_ns.store(leftmost, Relaxed);
-        }
+        let leftmost = first.map_or(vruntime, |first| earlier(first, vruntime));
+        let floor = self.cfs.min_vruntime_ns.load(Relaxed);
+        self.cfs.min_vruntime_ns.store(later(leftmost, floor), Relaxed);
     }
 
     /// Counts a task in and enters it into the list.
     pub(crate) fn activate_task(&self, task: &'static Task) {
         self.update_curr();
-        let floor = self.cfs.min_vruntime_ns.load(Relaxed).saturating_sub(SLEEPER_BONUS_NS);
-        let vruntime = task.se.vruntime_ns.load(Relaxed).max(floor);
+        let min_vruntime = self.cfs.min_vruntime_ns.load(Relaxed);
+        let mut vruntime = task.se.vruntime_ns.load(Relaxed);
+        if task.se.is_relative.load(Relaxed) != 0 {
+            task.se.is_relative.store(0, Relaxed);
+            vruntime = vruntime.wrapping_add(min_vruntime);
+        }
+        vruntime = later(vruntime, min_vruntime.wrapping_sub(SLEEPER_BONUS_NS));
         task.se.vruntime_ns.store(vruntime, Relaxed);
+        self.update_load_avg(task);
         self.enqueue(task);
+        if task.class() == preempt::Class::Idle {
+            let idle = &self.cfs.idle_h_nr_running;
+            idle.store(idle.load(Relaxed) + 1, Relaxed);
+        }
         let weight = task.se.weight.load(Relaxed);
         self.cfs.load.store(self.cfs.load.load(Relaxed) + weight, Relaxed);
         self.cfs.h_nr_running.store(self.cfs.h_nr_running.load(Relaxed) + 1, Relaxed);
@@ -121,6 +140,11 @@ impl Cpu {
     /// Counts the running task out; it is not in the list.
     pub(crate) fn deactivate_curr(&self, task: &Task) {
         self.update_curr();
+        self.update_load_avg(task);
+        if task.class() == preempt::Class::Idle {
+            let idle = &self.cfs.idle_h_nr_running;
+            idle.store(idle.load(Relaxed) - 1, Relaxed);
+        }
         let weight = task.se.weight.load(Relaxed);
         self.cfs.load.store(self.cfs.load.load(Relaxed) - weight, Relaxed);
         self.cfs.h_nr_running.store(self.cfs.h_nr_running.load(Relaxed) - 1, Relaxed);
@@ -131,6 +155,7 @@ impl Cpu {
     /// Puts the running task back into the list, as it may run on.
     pub(crate) fn put_prev(&self, task: &'static Task) {
         self.update_curr();
+        self.update_load_avg(task);
         self.enqueue(task);
     }
 
@@ -138,6 +163,7 @@ impl Cpu {
     pub(crate) fn pick_first(&self) -> Option<&'static Task> {
         let task = self.cfs.first.get()?;
         self.cfs.first.set(task.se.next.get());
+        self.update_load_avg(task);
         task.se.exec_start_ns.store(self.rqk.clock_task_ns.load(Relaxed), Relaxed);
         task.se.prev_sum_exec_ns.store(task.se.sum_exec_ns.load(Relaxed), Relaxed);
         Some(task)
@@ -151,8 +177,8 @@ impl Cpu {
 
     /// Whether a task that wakes here preempts the running one.
     pub(crate) fn wakeup_preempts(&self, curr: &Task, wakee: &Task) -> bool {
-        let lead =
-            curr.se.vruntime_ns.load(Relaxed) as i64 - wakee.se.vruntime_ns.load(Relaxed) as i64;
+        let vruntime = |task: &Task| task.se.vruntime_ns.load(Relaxed);
+        let lead = vruntime(curr).wrapping_sub(vruntime(wakee)) as i64;
         let policy = &arch::this_cpu().policy;
         preempt::preempts(
             policy.preempt,
@@ -170,7 +196,8 @@ impl Cpu {
         let vruntime = task.se.vruntime_ns.load(Relaxed);
         let mut link = &self.cfs.first;
         while let Some(other) = link.get() {
-            if other.se.vruntime_ns.load(Relaxed) > vruntime {
+            let other_vruntime = other.se.vruntime_ns.load(Relaxed);
+            if other_vruntime != vruntime && later(other_vruntime, vruntime) == other_vruntime {
                 break;
             }
             link = &other.se.next;

@@ -18,7 +18,7 @@ use crate::percpu::Cpu;
 use crate::points::point;
 use crate::rq;
 use crate::task::{Task, state};
-use crate::{machine, tick, wake};
+use crate::{machine, placement, tick, wake};
 
 /// Why the scheduler runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,6 +159,7 @@ fn pick_next(cpu: &'static Cpu, is_from_idle: bool) -> &'static Task {
     if should_balance {
         newidle_balance(cpu);
     }
+    placement::update_idle_core(cpu);
     cpu.rqc.idle.get_some()
 }
 

@@ -7,13 +7,13 @@
 
 use guests_abi::class::LineClass;
 use guests_abi::counter::Counter;
-use guests_abi::layout::CPUS_MAX;
 use guests_sched::call_idle::{self, CallIdle, Signal};
 
 use crate::arch::atomic::AtomicUsize;
 use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::arch::{self, Ipi, irq_disable, irq_restore, irq_save};
 use crate::counters::{add, bump};
+use crate::cpumask::CpuMask;
 use crate::link::Link;
 use crate::llist::{List, Node};
 use crate::percpu::{Cpu, Line};
@@ -222,26 +222,6 @@ impl CallMany {
     }
 }
 
-/// A set of CPUs, one bit each.
-pub(crate) struct CpuMask([u64; CPUS_MAX / 64]);
-
-impl CpuMask {
-    fn insert(&mut self, cpu: usize) {
-        self.0[cpu / 64] |= 1 << (cpu % 64);
-    }
-
-    /// Calls `each` for every CPU of the set, in order.
-    pub(crate) fn for_each(&self, mut each: impl FnMut(usize)) {
-        for (at, &word) in self.0.iter().enumerate() {
-            let mut left = word;
-            while left != 0 {
-                each(at * 64 + left.trailing_zeros() as usize);
-                left &= left - 1;
-            }
-        }
-    }
-}
-
 /// Runs `func(info)` on every CPU that `targets` names, except this one; `targets` must name
 /// the same CPUs each time it is called.
 ///
@@ -256,7 +236,7 @@ pub(crate) fn smp_call_function_many(
     arch::preempt_disable();
     let this = arch::this_cpu().id();
     let flags = if is_wait { LOCK | SYNC } else { LOCK };
-    let mut noted = CpuMask([0; CPUS_MAX / 64]);
+    let noted = CpuMask::new();
     let (mut noted_count, mut noted_last) = (0, 0);
     targets(&mut |target| {
         if target == this {

@@ -10,7 +10,7 @@ use crate::link::Link;
 use crate::machine::CpuFacts;
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
-use crate::{arch, bench, counters, idle, machine, memory, rq, tick};
+use crate::{arch, bench, counters, domain, idle, machine, memory, rq, tick};
 
 /// CPUs that are up, CPU 0 not counted.
 static SECONDARIES_UP: Line<AtomicU32> = Line(AtomicU32::new(0));
@@ -37,6 +37,7 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     CONFIG.set(Some(memory::alloc_value(0, config)));
     tick::init(arch::init_timer(), config.policy.hz);
     machine::place_areas(size_of::<Cpu>());
+    domain::init();
     counters::publish();
     rq::declare_lines();
     idle::init(&config.policy);

@@ -1,8 +1,9 @@
 //! Tasks: a stack, a state, and the lines that wakers and schedulers touch.
 //!
 //! The idle task of a CPU lies in its area; all others are made when they are asked for, on the
-//! node of their CPU, to which they are pinned. A task that has ended is used again for the next
-//! one of its CPU. Only the control thread makes tasks, so that needs no lock.
+//! node of their CPU, to which they are pinned unless they are given a set of CPUs. A task that has
+//! ended is used again for the next one of its CPU. Only the control thread makes tasks, so that
+//! needs no lock.
 
 use core::mem::offset_of;
 
@@ -13,9 +14,11 @@ use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::arch::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use crate::arch::{self, TaskPreempt};
 use crate::console::die;
+use crate::cpumask::CpuMask;
 use crate::link::Link;
 use crate::llist::Node;
 use crate::lock::Lock;
+use crate::pelt::Avg;
 use crate::percpu::Line;
 use crate::testdev::declare;
 use crate::{machine, memory, sched, testdev, wake};
@@ -61,6 +64,14 @@ pub(crate) struct TaskSched {
     /// On the wake list or call queue of a CPU while a wake is queued there.
     pub(crate) wake_entry: Node,
     pub(crate) wake_cpu: AtomicU32,
+    /// Where it ran before the CPU of its last wake.
+    pub(crate) recent_used_cpu: AtomicU32,
+    /// How often it woke another task than the time before; halved once a second.
+    pub(crate) wakee_flips: AtomicU32,
+    pub(crate) flips_since_ns: AtomicU64,
+    pub(crate) last_wakee: Link<Task>,
+    /// CPUs that it may use; nothing while it is pinned to the one it is on.
+    pub(crate) allowed: Link<CpuMask>,
 }
 
 /// SE: the scheduling entity.
@@ -72,6 +83,8 @@ pub(crate) struct SchedEntity {
     /// Sum at which the task was picked.
     pub(crate) prev_sum_exec_ns: AtomicU64,
     pub(crate) weight: AtomicU64,
+    /// 1 while `vruntime_ns` counts from the least one of the run queue that the task goes to.
+    pub(crate) is_relative: AtomicU8,
     class: AtomicU8,
     /// Next in order of vruntime.
     pub(crate) next: Link<Task>,
@@ -99,6 +112,7 @@ pub(crate) struct Task {
     /// PI: serialises wakers of this task.
     pub(crate) pi: Line<Lock>,
     pub(crate) se: Line<SchedEntity>,
+    pub(crate) avg: Line<Avg>,
     pub(crate) thread: Line<ThreadContext>,
 }
 
@@ -123,6 +137,7 @@ impl Task {
         declare(&self.ts, LineClass::Ts);
         declare(&self.pi, LineClass::Pi);
         declare(&self.se, LineClass::Se);
+        declare(&self.avg, LineClass::Se);
         declare(&self.thread, LineClass::Pcpu);
     }
 
@@ -143,6 +158,18 @@ impl Task {
             Class::Normal => 2,
         };
         self.se.class.store(value, Relaxed);
+    }
+
+    /// Whether this is the idle task of a CPU.
+    #[inline]
+    pub(crate) fn is_idle_task(&self) -> bool {
+        self.class() == Class::IdleTask
+    }
+
+    /// Whether it may use only the CPU it is on.
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.ts.allowed.get().is_none()
     }
 
     /// The task that a `wake_entry` is part of.
@@ -174,10 +201,17 @@ pub(crate) fn kthread_run(
     arg: usize,
 ) -> &'static Task {
     let task = ended_task(cpu).unwrap_or_else(|| new_task(cpu));
+    task.init(cpu);
     task.set_class(class);
     task.se.weight.store(if class == Class::Idle { 3 } else { WEIGHT_NICE_0 }, Relaxed);
     task.se.vruntime_ns.store(0, Relaxed);
+    task.se.is_relative.store(1, Relaxed);
     task.se.sum_exec_ns.store(0, Relaxed);
+    task.avg.start(task.se.weight.load(Relaxed));
+    task.ts.allowed.set(None);
+    task.ts.wakee_flips.store(0, Relaxed);
+    task.ts.last_wakee.set(None);
+    task.ts.recent_used_cpu.store(cpu as u32, Relaxed);
     task.ti.flags.store(0, Relaxed);
     task.ti.preempt.start();
     task.thread.func.store(func as usize, Relaxed);

@@ -58,10 +58,10 @@ pub(crate) fn region_end(id: u64) {
 }
 
 /// The write alone may still be on its way when the CPU counts the next event, and the machine
-/// stops a little later at it; two reads of the device come back after both.
+/// stops a little later at it; a read of the device comes back after both.
 fn mark(register: Register, id: u64) {
     write(register, id);
-    let _ = (read(Register::Id), read(Register::Id));
+    let _ = read(Register::Id);
 }
 
 /// What a CPU is doing.

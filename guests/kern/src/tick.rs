@@ -112,6 +112,9 @@ fn scheduler_tick(cpu: &Cpu) {
     cpu.rq_lock();
     cpu.update_rq_clock();
     cpu.update_curr();
+    if !cpu.current().is_idle_task() {
+        cpu.update_load_avg(cpu.current());
+    }
     if cpu.is_slice_over(cpu.current()) {
         sched::resched_curr(cpu.id());
     }
@@ -137,6 +140,9 @@ pub(crate) fn sleep_us(us: u64) {
 
 /// Spins for a time.
 pub(crate) fn busy_wait_us(us: u64) {
+    if us == 0 {
+        return;
+    }
     let until = arch::clock_ticks() + ticks_from_us(us);
     while arch::clock_ticks() < until {
         arch::cpu_relax();

@@ -3,8 +3,8 @@
 //! Direct: the waker locks the target's run queue and enters the wakee. Queued: the wakee goes on
 //! a list of the target, which enters it when it is interrupted or leaves its idle loop.
 //!
-//! The waker holds the wakee's `pi_lock` with interrupts off from the state test to the end.
-//! Tasks are pinned, so there is no choice of a CPU. The state of a task that is about to sleep
+//! The waker holds the wakee's `pi_lock` with interrupts off from the state test to the end. A
+//! wakee that is not pinned gets its CPU by `placement`. The state of a task that is about to sleep
 //! is set by itself, before it tests its condition for the last time; the waker makes the
 //! condition true before it tests the state. One of the two sees the other.
 
@@ -20,7 +20,7 @@ use crate::percpu::Cpu;
 use crate::points::point;
 use crate::sched::{resched_curr, send_reschedule};
 use crate::task::{Task, state};
-use crate::{machine, smp};
+use crate::{machine, pelt, placement, smp};
 
 /// Sets the state of the running task, ordered before what it reads next.
 pub(crate) fn set_current_state(state: u32) {
@@ -60,8 +60,33 @@ fn ttwu_locked(wakee: &'static Task) -> bool {
         bump(Counter::WakeSpinOncpu);
         arch::cond_load(&wakee.ts.on_cpu, Acquire, |on_cpu| on_cpu == 0);
     }
+    let target = select_task_rq(wakee, target);
     ttwu_queue(wakee, target);
     true
+}
+
+/// Chooses the CPU for a wakee that is off its CPU, and moves it there.
+fn select_task_rq(wakee: &'static Task, prev: usize) -> usize {
+    if wakee.is_pinned() {
+        return prev;
+    }
+    let cpu = placement::select_task_rq_fair(wakee, prev, false);
+    if cpu != prev {
+        bump(Counter::MigWake);
+        set_task_cpu(wakee, prev, cpu);
+    }
+    cpu
+}
+
+/// Moves a sleeping task, without the lock of the run queue that it leaves.
+fn set_task_cpu(task: &Task, from: usize, to: usize) {
+    let min_vruntime = machine::cpu(from).cfs.min_vruntime_ns.load(Relaxed);
+    let vruntime = task.se.vruntime_ns.load(Relaxed).wrapping_sub(min_vruntime);
+    task.se.vruntime_ns.store(vruntime, Relaxed);
+    task.se.is_relative.store(1, Relaxed);
+    pelt::remove_entity_load_avg(task, from);
+    task.ti.cpu.store(to as u32, Relaxed);
+    task.ts.wake_cpu.store(to as u32, Relaxed);
 }
 
 fn count_wake(target: usize) {

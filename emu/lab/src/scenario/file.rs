@@ -122,22 +122,27 @@ struct ExpectText {
     callers: BTreeMap<String, Word>,
     #[serde(default)]
     targets: BTreeMap<String, Word>,
+    /// By cpu list, or by the switch that holds one.
+    #[serde(default)]
+    at: BTreeMap<String, BTreeMap<String, Word>>,
 }
 
 /// Which cpus an expectation sums over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     All,
-    Callers,
-    Targets,
+    /// Those of a list, with the name that reports give it.
+    Cpus {
+        name: String,
+        list: String,
+    },
 }
 
 impl Scope {
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Scope::All => "sum",
-            Scope::Callers => "callers",
-            Scope::Targets => "targets",
+            Scope::Cpus { name, .. } => name,
         }
     }
 }
@@ -327,15 +332,25 @@ impl ScenarioText {
             if !expect.when.iter().all(holds) {
                 continue;
             }
-            let scopes = [
-                (Scope::All, &expect.sum),
-                (Scope::Callers, &expect.callers),
-                (Scope::Targets, &expect.targets),
-            ];
+            let cpus = |name: &str, key: &str| {
+                let list = switches.get(key).unwrap_or(key);
+                if guests_abi::switch::parse_cpu_list(list, |_| ()) {
+                    return Ok(Scope::Cpus { name: name.to_owned(), list: list.to_owned() });
+                }
+                let text = format!("at.{key}: neither a cpu list nor a switch that is set to one");
+                Err(LabError::input(text))
+            };
+            let mut scopes = vec![(Scope::All, &expect.sum)];
+            scopes.push((cpus("callers", "from")?, &expect.callers));
+            scopes.push((cpus("targets", "to")?, &expect.targets));
+            for (key, table) in &expect.at {
+                scopes.push((cpus(&format!("at.{key}"), key)?, table));
+            }
             for (scope, table) in scopes {
                 for (left, right) in table {
                     let left = Expression::parse(left)?;
-                    all.push(Expectation { scope, left, bound: Bound::parse(&right.text())? });
+                    let bound = Bound::parse(&right.text())?;
+                    all.push(Expectation { scope: scope.clone(), left, bound });
                 }
             }
         }

@@ -3,6 +3,7 @@
 use emu_machine::{Options, PointAction, PointRule, Stop, Until};
 use emu_sim::{CpuId, SimTime};
 use guests_abi::device::region;
+use guests_abi::switch::parse_cpu_list;
 use serde::Serialize;
 
 use super::file::{Act, Case, Expectation, Rule, RulesAt, Scope, Who};
@@ -181,7 +182,9 @@ fn unsettled<R: Rig>(rig: &R, case: &Case, cast: &Cast) -> Result<Vec<String>, L
     }
     let is_settled =
         |cpu: CpuId| if polls { only_polls(&watched, cpu) } else { rig.is_settled(cpu) };
-    let idle = cast.targets.iter().filter(|cpu| !cast.callers.contains(cpu));
+    let busy = ["busy", "busy_sched_idle"].map(|key| case.switches.cpu_list(key, usize::MAX));
+    let is_busy = |cpu: &usize| cast.callers.contains(cpu) || busy.concat().contains(cpu);
+    let idle = cast.targets.iter().filter(|cpu| !is_busy(cpu));
     let cpus = idle.map(|&cpu| CpuId(u32::try_from(cpu).unwrap_or(u32::MAX)));
     Ok(cpus.filter(|&cpu| !is_settled(cpu)).map(|cpu| format!("{cpu} is not settled")).collect())
 }
@@ -238,19 +241,21 @@ fn compare(
     case: &Case,
     cast: &Cast,
 ) -> Result<Option<String>, LabError> {
-    let over = |name: &str, cpus: &[usize]| {
-        counted.sum(name)?;
-        Some(cpus.iter().filter_map(|&cpu| counted.get(name, cpu)).sum::<u64>())
-    };
-    let in_scope = |name: &str| match expectation.scope {
+    let in_scope = |name: &str| match &expectation.scope {
         Scope::All => counted.sum(name),
-        Scope::Callers => over(name, &cast.callers),
-        Scope::Targets => over(name, &cast.targets),
+        Scope::Cpus { list, .. } => {
+            counted.sum(name)?;
+            let mut sum = 0;
+            parse_cpu_list(list, |cpus| {
+                sum += cpus.filter_map(|cpu| counted.get(name, cpu)).sum::<u64>();
+            });
+            Some(sum)
+        }
     };
     let found = expectation.left.value(&in_scope)?;
     let bound = &expectation.bound;
     let wanted = bound.value.value(&variables(case, cast))?;
-    let scope = expectation.scope.word();
+    let scope = expectation.scope.name();
     let text = || {
         let left = expectation.left.text();
         format!("{scope}.{left} is {found}, expected {}{wanted}", bound.word())

@@ -6,7 +6,9 @@
 //! again, the region ends. The harness holds and delays CPUs at points meanwhile.
 //!
 //! `state=running` keeps the targets busy with a thread that spins with interrupts on.
-//! `op=wake` wakes a thread that sleeps on each target, one of the caller's own.
+//! `op=wake` wakes a thread that sleeps on each target, one of the caller's own; with `wakee=free`
+//! it may go on elsewhere. `op=wake_from_irq` has `irq_cpu` wake it, in the handler of a call.
+//! `busy` and `busy_sched_idle` name more CPUs with an endless task.
 
 use guests_abi::device::region;
 use guests_sched::preempt::Class;
@@ -16,8 +18,9 @@ use super::{empty, nth_cpu, resched};
 use crate::arch;
 use crate::arch::atomic::Ordering::Relaxed;
 use crate::completion::Completion;
-use crate::config::{Config, Idle, Op};
+use crate::config::{Config, CpuList, Idle, Op};
 use crate::console::die;
+use crate::cpumask::CpuMask;
 use crate::link::Link;
 use crate::points::point;
 use crate::sched::schedule;
@@ -47,6 +50,7 @@ pub(super) fn run() -> u64 {
     let callers = config.from.count(cpu_count);
     nth_cpu(config.from, 0, "from");
     nth_cpu(config.to, 0, "to");
+    (0..cpu_count).for_each(|cpu| EVERYWHERE.insert(cpu));
     let new_caller = |at| {
         let cpu = nth_cpu(config.from, at, "from");
         let does = |op| config.op == op || config.pre == op;
@@ -54,7 +58,11 @@ pub(super) fn run() -> u64 {
             cpu,
             is_first: at == 0,
             many: does(Op::CallMany).then(|| CallMany::new(cpu)),
-            sleepers: if does(Op::Wake) { start_sleepers(config, cpu) } else { &[] },
+            sleepers: if does(Op::Wake) || does(Op::WakeFromIrq) {
+                start_sleepers(config, cpu)
+            } else {
+                &[]
+            },
         };
         memory::alloc_value(machine::node(cpu), caller)
     };
@@ -63,9 +71,15 @@ pub(super) fn run() -> u64 {
         slot.set(Some(new_caller(at)));
     }
     config.to.for_each(cpu_count, |cpu| {
-        if config.is_target_running && !is_caller(config, cpu) {
+        if config.is_target_running && !is_in(config.from, cpu) {
             kthread_run(cpu, Class::Normal, keep_busy, 0);
         }
+    });
+    config.busy.for_each(cpu_count, |cpu| {
+        kthread_run(cpu, Class::Normal, keep_busy, 0);
+    });
+    config.busy_sched_idle.for_each(cpu_count, |cpu| {
+        kthread_run(cpu, Class::Idle, keep_busy, 0);
     });
     let scene = memory::alloc_value(
         0,
@@ -89,6 +103,9 @@ struct Caller {
     sleepers: &'static [Link<Task>],
 }
 
+/// The CPUs that a free wakee may use.
+static EVERYWHERE: CpuMask = CpuMask::new();
+
 /// Starts them, and waits until they sleep.
 fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
     let cpu_count = machine::cpu_count();
@@ -97,6 +114,9 @@ fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
         let task = kthread_run(cpu, Class::Normal, sleeper, 0);
         while task.ts.on_rq.load(Relaxed) != 0 {
             tick::sleep_us(1);
+        }
+        if config.is_wakee_free {
+            task.ts.allowed.set(Some(&EVERYWHERE));
         }
         sleepers[cpu].set(Some(task));
     });
@@ -121,6 +141,7 @@ extern "C" fn call_thread(arg: usize) {
         point!(op_begin);
         operate(config, caller, config.op);
         point!(op_end);
+        tick::busy_wait_us(config.gap_us);
     }
     // Ending a thread wakes the control thread, so nobody ends before the region does.
     scene.finish.pass(scene.callers, || {
@@ -149,13 +170,20 @@ fn operate(config: &Config, caller: &Caller, op: Op) {
                 try_to_wake_up(sleeper);
             }
         }),
+        Op::WakeFromIrq => config.to.for_each(cpu_count, |target| {
+            if let Some(sleeper) = caller.sleepers[target].get() {
+                let arg = core::ptr::from_ref(sleeper) as usize;
+                let irq_cpu = nth_cpu(config.irq_cpu, 0, "irq_cpu");
+                smp_call_function_single(irq_cpu, wake_in_handler, arg, config.is_wait);
+            }
+        }),
     }
 }
 
-fn is_caller(config: &Config, cpu: usize) -> bool {
-    let mut is_caller = false;
-    config.from.for_each(machine::cpu_count(), |caller| is_caller |= caller == cpu);
-    is_caller
+fn is_in(list: CpuList, cpu: usize) -> bool {
+    let mut is_in = false;
+    list.for_each(machine::cpu_count(), |other| is_in |= other == cpu);
+    is_in
 }
 
 /// Waits `settle_us`, and on until every idle target is in its wait. A polling target cannot be
@@ -169,13 +197,20 @@ fn settle(config: &Config) {
         let mut are_waiting = true;
         config.to.for_each(machine::cpu_count(), |cpu| {
             let is_waiting = testdev::run_state(cpu).is_some_and(|state| state.is_wait());
-            are_waiting &= is_waiting || is_caller(config, cpu);
+            let lists = [config.from, config.busy, config.busy_sched_idle];
+            are_waiting &= is_waiting || lists.iter().any(|&list| is_in(list, cpu));
         });
         if are_waiting {
             return;
         }
     }
     die!(TIMEOUT, "a target does not settle");
+}
+
+#[expect(unsafe_code, reason = "makes a reference of a call's argument")]
+extern "C" fn wake_in_handler(sleeper: usize) {
+    // SAFETY: the caller passed the address of a task, and tasks are never freed.
+    try_to_wake_up(unsafe { &*(sleeper as *const Task) });
 }
 
 extern "C" fn keep_busy(_: usize) {
@@ -189,5 +224,6 @@ extern "C" fn sleeper(_: usize) {
     loop {
         set_current_state(state::INTERRUPTIBLE);
         schedule();
+        point!(wakee_runs);
     }
 }

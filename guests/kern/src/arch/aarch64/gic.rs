@@ -7,8 +7,8 @@ use super::trap::{SGI_CALL, SGI_CALL_SINGLE, SGI_RESCHED};
 use super::{barrier, io_read32, io_write32, mmu, sysreg_read, sysreg_write, timer};
 use crate::arch::Ipi;
 use crate::console::die;
+use crate::cpumask::CpuMask;
 use crate::machine::{self, Node};
-use crate::smp::CpuMask;
 
 /// INTID of an acknowledge that found nothing.
 pub(super) const SPURIOUS: u32 = 1023;

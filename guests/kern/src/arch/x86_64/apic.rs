@@ -11,9 +11,9 @@ use super::trap::{
 use super::{clock_ticks, cpuid, rdmsr, wrmsr};
 use crate::arch::Ipi;
 use crate::console::die;
+use crate::cpumask::CpuMask;
 use crate::machine;
 use crate::percpu::Cpu;
-use crate::smp::CpuMask;
 
 const MSR_APIC_BASE: u32 = 0x1b;
 const MSR_TSC_DEADLINE: u32 = 0x6e0;
