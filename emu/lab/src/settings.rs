@@ -53,10 +53,13 @@ impl Switches {
         })
     }
 
-    /// Returns the value that was set, or the guest's default: that of x86-64 where they differ.
+    /// Returns the value that was set, that of the preset, or the guest's default: that of x86-64
+    /// where they differ.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
+        let era = self.given("preset").and_then(guests_abi::preset::find);
         self.given(key)
+            .or_else(|| era?.get(key))
             .or_else(|| switch::SWITCHES.iter().find(|row| row.name == key).map(|row| row.default))
     }
 

@@ -6,7 +6,8 @@
 //! [`layout`] (where things lie at hand-over), [`device`] (the test device), [`exit`] (what the
 //! exit register says), [`class`] (line classes), [`counter`] (guest-kept counters),
 //! [`block`] (blocks that the machine reads out of guest memory), [`points`] (marked steps),
-//! [`note`] (source hash in the image), [`switch`] (boot switches).
+//! [`note`] (source hash in the image), [`switch`] (boot switches),
+//! [`preset`] (sets of them).
 #![no_std]
 
 pub mod layout;
@@ -26,3 +27,5 @@ pub mod points;
 pub mod note;
 
 pub mod switch;
+
+pub mod preset;

@@ -6,6 +6,8 @@
 
 use core::fmt;
 
+use crate::preset;
+
 /// Instruction set that a kernel was built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
@@ -99,6 +101,7 @@ pub const CPU_LIST_MAX: usize = crate::layout::CPUS_MAX;
 #[rustfmt::skip]
 pub const SWITCHES: &[Switch] = &[
     // Policies.
+    word("preset", preset::NAMES, "none", "policies of a version of Linux; other switches win"),
     word("call_idle", &["revert", "need_resched", "notify_ipi", "sm_idle"], "need_resched",
         "how a remote call reaches an idle CPU"),
     word("idle", &["poll", "mwait", "halt"], "mwait", "what an idle CPU does").only(Isa::X86),
@@ -161,10 +164,10 @@ pub const SWITCHES: &[Switch] = &[
     word("counter", &["atomic", "cas"], "atomic",
         "atomics: increment by one atomic, or by a load and compare-exchange"),
     // bench=scenario
-    word("op", &["call_single", "call_many", "resched", "wake", "wake_from_irq", "none"], "none",
-        "scenario: operation inside the region"),
-    word("pre", &["call_single", "call_many", "resched", "wake", "wake_from_irq", "none"], "none",
-        "scenario: operation of the first caller just before the region"),
+    word("op", &["call_single", "call_many", "resched", "wake", "wake_from_irq", "pingpong",
+        "none"], "none", "scenario: operation inside the region"),
+    word("pre", &["call_single", "call_many", "resched", "wake", "wake_from_irq", "pingpong",
+        "none"], "none", "scenario: operation of the first caller just before the region"),
     cpus("from", "0", "scenario, lostcall: CPUs that operate, at the same time"),
     cpus("to", "1", "scenario, lostcall: target CPUs"),
     word("state", &["idle", "running"], "idle", "scenario: what the targets do before"),

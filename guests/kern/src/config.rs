@@ -2,6 +2,7 @@
 
 use core::ops::RangeInclusive;
 
+use guests_abi::preset;
 use guests_abi::switch::{self, parse_cpu_list, parse_number};
 use guests_sched::affine::WaIdle;
 use guests_sched::call_idle::CallIdle;
@@ -111,6 +112,8 @@ pub(crate) enum Op {
     Wake,
     /// From the interrupt handler of another CPU.
     WakeFromIrq,
+    /// A token goes to a thread of the target and comes back; both sleep meanwhile.
+    Pingpong,
 }
 
 /// A list of CPUs, kept as the text of the command line.
@@ -193,16 +196,29 @@ impl Config {
         for switch in switch::switches(ISA) {
             config.set(switch.name, switch.default);
         }
+        // An era first: whatever else the line says overrides it.
+        Config::each_switch(text, |key, value| {
+            if key == "preset"
+                && let Some(era) = preset::find(value)
+            {
+                era.switches.iter().for_each(|(key, value)| config.set(key, value));
+            }
+        });
+        Config::each_switch(text, |key, value| config.set(key, value));
+        config
+    }
+
+    /// Calls `each` for every switch of a command line.
+    fn each_switch(text: &'static str, mut each: impl FnMut(&'static str, &'static str)) {
         for word in text.split_ascii_whitespace() {
             let Some((key, value)) = word.split_once('=') else {
                 die!(BAD_SWITCH, "{word}: expected key=value");
             };
             match switch::check_switch(ISA, key, value) {
-                Ok(switch) => config.set(switch.name, value),
+                Ok(switch) => each(switch.name, value),
                 Err(error) => die!(BAD_SWITCH, "{error}"),
             }
         }
-        config
     }
 
     /// Ends the run when a list names a CPU that does not exist.
@@ -288,6 +304,7 @@ impl Config {
         let is_on = value == "1";
         let list = CpuList(value);
         match key {
+            "preset" => {}
             "lse" => self.is_lse = is_on,
             "evtstrm" => self.is_evtstrm = is_on,
             "bench" => self.bench = bench(value),
@@ -411,6 +428,7 @@ fn op(value: &str) -> Op {
         "resched" => Op::Resched,
         "wake" => Op::Wake,
         "wake_from_irq" => Op::WakeFromIrq,
+        "pingpong" => Op::Pingpong,
         _ => Op::None,
     }
 }

@@ -8,7 +8,8 @@
 //! `state=running` keeps the targets busy with a thread that spins with interrupts on.
 //! `op=wake` wakes a thread that sleeps on each target, one of the caller's own; with `wakee=free`
 //! it may go on elsewhere. `op=wake_from_irq` has `irq_cpu` wake it, in the handler of a call.
-//! `busy` and `busy_sched_idle` name more CPUs with an endless task.
+//! `busy` and `busy_sched_idle` name more CPUs with an endless task. `op=pingpong` passes a token
+//! to a thread of each target, which passes it back `gap_us` later; who has passed it on sleeps.
 
 use guests_abi::device::region;
 use guests_sched::preempt::Class;
@@ -63,6 +64,7 @@ pub(super) fn run() -> u64 {
             } else {
                 &[]
             },
+            tables: if does(Op::Pingpong) { start_partners(config, cpu) } else { &[] },
         };
         memory::alloc_value(machine::node(cpu), caller)
     };
@@ -101,6 +103,38 @@ struct Caller {
     many: Option<CallMany>,
     /// Its sleeping thread on each target, by CPU.
     sleepers: &'static [Link<Task>],
+    /// Its table on each target, by CPU.
+    tables: &'static [Link<Table>],
+}
+
+/// Where a token goes to and fro between two threads.
+struct Table {
+    ping: Completion,
+    pong: Completion,
+}
+
+/// Starts a partner on each target.
+fn start_partners(config: &Config, caller: usize) -> &'static [Link<Table>] {
+    let cpu_count = machine::cpu_count();
+    let tables = memory::alloc_slice::<Link<Table>>(machine::node(caller), cpu_count);
+    config.to.for_each(cpu_count, |cpu| {
+        let new = Table { ping: Completion::new(), pong: Completion::new() };
+        let table = memory::alloc_value(machine::node(cpu), new);
+        tables[cpu].set(Some(table));
+        kthread_run(cpu, Class::Normal, partner, core::ptr::from_ref(table) as usize);
+    });
+    tables
+}
+
+#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
+extern "C" fn partner(table: usize) {
+    // SAFETY: `start_partners` passed the address of a value that is never freed.
+    let table = unsafe { &*(table as *const Table) };
+    loop {
+        table.ping.wait_for(1);
+        tick::busy_wait_us(config().gap_us);
+        table.pong.complete();
+    }
 }
 
 /// The CPUs that a free wakee may use.
@@ -168,6 +202,12 @@ fn operate(config: &Config, caller: &Caller, op: Op) {
         Op::Wake => config.to.for_each(cpu_count, |target| {
             if let Some(sleeper) = caller.sleepers[target].get() {
                 try_to_wake_up(sleeper);
+            }
+        }),
+        Op::Pingpong => config.to.for_each(cpu_count, |target| {
+            if let Some(table) = caller.tables[target].get() {
+                table.ping.complete();
+                table.pong.wait_for(1);
             }
         }),
         Op::WakeFromIrq => config.to.for_each(cpu_count, |target| {
