@@ -476,6 +476,10 @@ fn isa_tables(r: &mut Reader, spec: &Spec) {
             between(r, &arm.physical_bits, "physical_bits", 32, 48);
             if let Some(failure) = &arm.exclusive_failure {
                 between(r, failure, "exclusive_failure", 0, 1 << 30);
+                if failure.value.value == 1 {
+                    let message = "exclusive_failure is 1: no store-exclusive ever succeeds";
+                    r.fault(failure.place, message, "one in 2 or more fails; 0 for none");
+                }
             }
             if let Some(time) = &arm.power_on {
                 between(r, time, "power_on", 0, 1_000_000_000_000);

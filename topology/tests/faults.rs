@@ -169,6 +169,7 @@ const ARM_RULES: &[(&str, &str, &str)] = &[
     ("features = \"generic\"", "features = \"crc32\"", "far atomics without feature \"lse\""),
     ("features = \"generic\"", "features = \"pan2\"", "feature \"pan2\" needs \"pan\""),
     ("physical_bits = 48", "physical_bits = 52", "physical_bits is 52; allowed: 32 to 48"),
+    ("exclusive_failure = 0", "exclusive_failure = 1", "no store-exclusive ever succeeds"),
     ("counter = \"100MHz\"", "tsc = \"100MHz\"", "`clock.counter` is missing"),
     ("counter = \"100MHz\"", "counter = \"2GHz\"", "counter clock is 2GHz"),
     ("psci 0x0010000", "psci 0x40000002", "0x40000002 of idle cpu-sleep has reserved bits"),
