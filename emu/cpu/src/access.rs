@@ -274,7 +274,9 @@ impl CorePort<'_> {
         if self.hw.config.order == MemoryOrder::Total || order.releases() {
             return self.perform_drained();
         }
-        let is_before = |s: &Store| s.line() == line || s.is_release && order.awaits_releases();
+        let is_before = |s: &Store| {
+            s.line() == line || s.is_release && order.awaits_releases() || th.stores.is_parted(s)
+        };
         if let Some(n) = th.stores.youngest(is_before) {
             return self.wait(Pending::Drained(n));
         }
@@ -448,6 +450,9 @@ impl Port for CorePort<'_> {
         let now = hw.ps(cycle);
         match note {
             Note::InterruptTaken(vector) => hw.interrupt_taken(j, cycle, now, vector),
+            Note::Acknowledged(vector) => {
+                hw.ipi_taken(j, now, vector);
+            }
             Note::InterruptReturned => {
                 if hw.wanted.wakes {
                     hw.event(j, cycle, Event::HandlerEnd);
@@ -908,25 +913,31 @@ impl Hw {
     }
 
     fn interrupt_taken(&mut self, j: usize, cycle: u64, now: u64, vector: u8) {
-        let masked_now = self.threads[j].mask.at(now);
+        let masked = self.ipi_taken(j, now, vector);
         let th = &mut self.threads[j];
         th.counters.handler_entries += 1;
         th.handler_began = Some(vector);
-        let mut masked = 0;
-        if let Some(at) = th.pending_ipis.iter().position(|p| p.vector == vector) {
-            let PendingIpi { accepted_ps, masked_before_ps, is_ipi, .. } =
-                th.pending_ipis.remove(at);
-            if is_ipi {
-                masked = masked_now - masked_before_ps;
-                th.counters.ipi_taken += 1;
-                th.counters.ipi_pending -= 1;
-                th.counters.ipi_pend_ps += now.saturating_sub(accepted_ps);
-                th.counters.ipi_pend_masked_ps += masked;
-            }
-        }
         if self.wanted.wakes {
             self.event(j, cycle, Event::InterruptTaken { vector, masked: SimTime(masked) });
         }
+    }
+
+    /// If an interrupt of this vector came from a cpu, it no longer pends; returns how long it was
+    /// masked, in picoseconds.
+    fn ipi_taken(&mut self, j: usize, now: u64, vector: u8) -> u64 {
+        let masked_now = self.threads[j].mask.at(now);
+        let th = &mut self.threads[j];
+        let Some(at) = th.pending_ipis.iter().position(|p| p.vector == vector) else { return 0 };
+        let PendingIpi { accepted_ps, masked_before_ps, is_ipi, .. } = th.pending_ipis.remove(at);
+        if !is_ipi {
+            return 0;
+        }
+        let masked = masked_now - masked_before_ps;
+        th.counters.ipi_taken += 1;
+        th.counters.ipi_pending -= 1;
+        th.counters.ipi_pend_ps += now.saturating_sub(accepted_ps);
+        th.counters.ipi_pend_masked_ps += masked;
+        masked
     }
 
     fn set_masked(&mut self, j: usize, now: u64, is_off: bool) {

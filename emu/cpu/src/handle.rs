@@ -216,6 +216,9 @@ impl Hw {
 
     /// The core has lost the line (A4).
     fn end_reservations(&mut self, line: LineAddr, t: u64) {
+        if self.config.mutation.is(Mutant::KeptReservation) {
+            return;
+        }
         for j in 0..self.threads.len() {
             if self.threads[j].monitor == MonitorState::Reserved(line) {
                 self.trigger(j, t);

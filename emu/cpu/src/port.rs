@@ -181,6 +181,9 @@ pub enum Space {
 pub enum Note {
     /// An interrupt of this vector is being taken.
     InterruptTaken(u8),
+    /// An interrupt of this vector is acknowledged: where a handler asks which it is, one that has
+    /// come since the entry may be the answer.
+    Acknowledged(u8),
     /// A handler returned.
     InterruptReturned,
     /// Maskable interrupts are now enabled, or not.

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use emu_sim::mutant::{Mutant, Mutation};
 use emu_sim::{LineAddr, PhysAddr};
 
 use crate::config::MemoryOrder;
@@ -65,6 +66,7 @@ pub(crate) struct StoreBuffer {
     entries: VecDeque<Store>,
     capacity: usize,
     order: MemoryOrder,
+    mutation: Mutation,
     /// Stores buffered so far.
     count: u64,
     /// Store barriers so far.
@@ -80,11 +82,12 @@ pub(crate) struct StoreBuffer {
 impl StoreBuffer {
     /// An empty buffer.
     #[must_use]
-    pub(crate) fn new(capacity: u32, order: MemoryOrder) -> StoreBuffer {
+    pub(crate) fn new(capacity: u32, order: MemoryOrder, mutation: Mutation) -> StoreBuffer {
         StoreBuffer {
             entries: VecDeque::with_capacity(capacity as usize),
             capacity: (capacity as usize).max(4),
             order,
+            mutation,
             count: 0,
             epoch: 0,
             last_drain: 0,
@@ -147,6 +150,7 @@ impl StoreBuffer {
         update: Option<Update>,
         is_release: bool,
     ) {
+        let is_release = is_release && !self.mutation.is(Mutant::EarlyRelease);
         self.entries.push_back(Store {
             pa,
             size,
@@ -165,7 +169,15 @@ impl StoreBuffer {
 
     /// Parts older stores from younger ones: DMB ST.
     pub(crate) fn mark(&mut self) {
+        if self.mutation.is(Mutant::NoStoreBarrier) {
+            return;
+        }
         self.epoch += u64::from(!self.entries.is_empty());
+    }
+
+    /// Whether a store barrier stands between this store and what the cpu does next.
+    pub(crate) fn is_parted(&self, s: &Store) -> bool {
+        s.epoch != self.epoch
     }
 
     /// The instruction of the youngest stores retired at `at`: they may drain.
@@ -348,7 +360,7 @@ mod tests {
     use super::*;
 
     fn buffer(order: MemoryOrder, stores: &[(u64, bool)]) -> StoreBuffer {
-        let mut b = StoreBuffer::new(8, order);
+        let mut b = StoreBuffer::new(8, order, Mutation::default());
         for &(pa, is_release) in stores {
             b.push(PhysAddr(pa), 8, 1, None, is_release);
         }

@@ -267,7 +267,7 @@ impl Thread {
             cpu,
             now: 0,
             score: Scoreboard::new(&config.timing),
-            stores: StoreBuffer::new(config.timing.store_buffer, config.order),
+            stores: StoreBuffer::new(config.timing.store_buffer, config.order, config.mutation),
             log: StepLog::default(),
             current: Current::default(),
             pending: Pending::None,

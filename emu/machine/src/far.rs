@@ -6,8 +6,10 @@
 //! before its operand has come.
 
 use emu_cpu::node::{CoreItem, Far};
+use emu_cpu::port::Update;
 use emu_mem::msg::{Envelope, LineMsg};
 use emu_mem::shadow::Data;
+use emu_sim::mutant::Mutant;
 use emu_sim::{Key, NodeRef, Phase, SimTime};
 
 use crate::platform::Platform;
@@ -37,7 +39,11 @@ impl<P: Platform> System<P> {
     /// name of a buffer comes back, and the operand follows.
     ///
     /// Source: \[CHI\] "Atomic transactions": `DBIDResp`, then `NCBWrData`. Status: spec.
-    pub(crate) fn send_far(&mut self, c: usize, far: Far, sent: SimTime, seq: u64) {
+    pub(crate) fn send_far(&mut self, c: usize, mut far: Far, sent: SimTime, seq: u64) {
+        if self.options.mutation.is(Mutant::FarReadsEarly) {
+            let old = self.phys.load(far.pa, far.size);
+            far.update = far.update.apply(old, far.size).map_or(far.update, Update::Swap);
+        }
         let (line, home) = (far.pa.line(), self.paths.home_of(far.pa));
         let llc = self.topology.cores[c].llc;
         let there = self.paths.core_llc[c] + self.paths.llc_home[llc][home.index()];

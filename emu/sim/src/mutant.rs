@@ -22,6 +22,15 @@ pub enum Mutant {
     /// A value that leaves without permission is read when it arrives, not copied when it leaves
     /// (V2).
     ValueNotCopied,
+    /// A store-release drains before older stores (A2).
+    EarlyRelease,
+    /// DMB ST and DSB ST part no stores (A2).
+    NoStoreBarrier,
+    /// A reservation stands although the core has lost the line (A4).
+    KeptReservation,
+    /// An atomic that is performed at the home reads there when it is sent, not when its turn has
+    /// come (V2).
+    FarReadsEarly,
     /// A skipped spin is made good with one iteration too many (S4).
     ElisionOffByOne,
 }

@@ -151,8 +151,14 @@ impl LocalGic {
         self.spis.retain(|spi| spi.intid != intid);
     }
 
-    /// The interrupt of highest priority, whatever runs; the lower INTID wins.
+    /// The interrupt of highest priority, whatever runs; the lower INTID wins. A redistributor that
+    /// sleeps forwards none, shared ones included.
+    ///
+    /// Source: \[GICv3\] "GICR_WAKER", "Power management". Status: spec.
     pub(super) fn highest(&self) -> Option<Pending> {
+        if self.redistributor.is_asleep() {
+            return None;
+        }
         let own = self.redistributor.highest();
         let own = own.map(|(intid, group, priority)| Pending { intid, group, priority });
         let all = own.into_iter().chain(self.spis.iter().copied());

@@ -18,7 +18,7 @@ mod redist;
 mod tests;
 mod v2;
 
-use emu_cpu::port::{DeviceAccess, Port, Space, Target};
+use emu_cpu::port::{DeviceAccess, Note, Port, Space, Target};
 use emu_cpu::wait::Signal;
 
 pub use cpuif::{IccReg, LocalGic, Pending, SgiTarget};
@@ -72,7 +72,7 @@ impl<P: Port> Ctx<'_, P> {
                 self.tell_distributor(SpiEvent::Acknowledged(intid))?;
             }
             let intid = self.cpu.gic.acknowledge(group);
-            self.cpu.refresh_attention();
+            self.note_acknowledged(intid);
             return Ok(u64::from(intid));
         }
         Ok(self.cpu.gic.read(reg))
@@ -135,6 +135,14 @@ impl<P: Port> Ctx<'_, P> {
         self.cpu.gic.redistributor.write(offset, size, value);
         self.cpu.refresh_attention();
         Ok(())
+    }
+
+    /// After an acknowledgement, of 1023 for none.
+    fn note_acknowledged(&mut self, intid: u32) {
+        self.cpu.refresh_attention();
+        if let Ok(vector) = u8::try_from(intid) {
+            self.port.note(Note::Acknowledged(vector));
+        }
     }
 
     /// Tells the distributor what became of a shared interrupt; nobody waits.

@@ -188,7 +188,7 @@ impl Redistributor {
     #[must_use]
     pub(super) fn highest(&self) -> Option<(u32, u8, u8)> {
         let ready = self.ready();
-        if ready == 0 || self.is_asleep {
+        if ready == 0 {
             return None;
         }
         let best =

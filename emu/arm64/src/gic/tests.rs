@@ -45,6 +45,17 @@ fn every_mask_holds_an_interrupt_back() {
 }
 
 #[test]
+fn a_redistributor_that_sleeps_forwards_no_shared_interrupt() {
+    let mut gic = gic();
+    gic.forward(Pending { intid: 40, group: 1, priority: 0x80 });
+    gic.redistributor.write(0x14, 4, 2);
+    assert_eq!((intid(&gic), gic.acknowledge(1)), (None, INTID_NONE));
+    assert!(gic.wake_request());
+    gic.redistributor.write(0x14, 4, 0);
+    assert_eq!(gic.acknowledge(1), 40);
+}
+
+#[test]
 fn the_highest_priority_wins_then_the_lower_number() {
     let mut gic = gic();
     for (intid, priority) in [(2, 0xa0), (7, 0x90), (9, 0x90)] {

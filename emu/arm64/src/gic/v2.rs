@@ -211,7 +211,7 @@ impl<P: Port> Ctx<'_, P> {
                 let intid = self.cpu.gic.ask().intid;
                 let is_granted = self.ask_distributor(message::ACKNOWLEDGED, intid)? != 0;
                 let value = self.cpu.gic.answer(is_granted);
-                self.cpu.refresh_attention();
+                self.note_acknowledged((value & 0x3ff) as u32);
                 Ok(value)
             }
             _ => {
