@@ -7,8 +7,8 @@
 //! Reading order: `syntax` (from text), `model` (what is allowed), `encode` (instruction words),
 //! `guest` (the code of the image), `random` (tests that nobody wrote).
 
-pub(crate) mod encode;
-pub(crate) mod guest;
+pub mod encode;
+pub mod guest;
 pub mod model;
 pub mod random;
 pub(crate) mod syntax;
@@ -53,7 +53,8 @@ impl Program {
         let is_small = |thread: usize, op: &Op| match *op {
             Op::Move { value, .. } | Op::Alu { with: Operand::Constant(value), .. } => value <= 3,
             Op::Alu { what: Alu::Add, rn, .. } => is_address(thread, rn),
-            Op::Alu { .. } | Op::Access { .. } | Op::Branch { .. } | Op::Barrier(_) => true,
+            Op::Alu { .. } | Op::Access { .. } | Op::Branch { .. } => true,
+            Op::Barrier(_) | Op::ClearExclusive => true,
         };
         let mut initial = self.registers.iter().flatten();
         self.threads.iter().enumerate().all(|(t, ops)| ops.iter().all(|op| is_small(t, op)))
@@ -124,6 +125,8 @@ pub enum Op {
     },
     /// A barrier.
     Barrier(Barrier),
+    /// `CLREX`.
+    ClearExclusive,
 }
 
 /// Operations of [`Op::Alu`].

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use emu_sim::mutant::Mutation;
 use tests_litmus::arm64::random;
 use tests_litmus::judge::{Agreement, Allowed};
 use tests_litmus::place::{self, Placement};
@@ -121,7 +122,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
     if tests.is_empty() {
         return Err(format!("no tests\n{USAGE}"));
     }
-    let plan = Plan { machines, iterations, placements, seed, is_shuffled };
+    let mutation = Mutation::default();
+    let plan = Plan { machines, iterations, placements, seed, is_shuffled, mutation };
     Ok(Args { tests, stated, plan, jobs, has_histogram })
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use emu_sim::mutant::Mutation;
+
 use crate::condition::Quantifier;
 use crate::judge::Allowed;
 use crate::place::Placement;
@@ -22,6 +24,8 @@ pub struct Plan {
     pub seed: u64,
     /// Draws windows and host order too.
     pub is_shuffled: bool,
+    /// What the machines do wrong, under the feature `mutants`.
+    pub mutation: Mutation,
 }
 
 /// One test with all that was seen.
@@ -57,6 +61,7 @@ impl Verdict {
                 placement: *placement,
                 seed: plan.seed.wrapping_mul(16).wrapping_add(n as u64),
                 is_shuffled: plan.is_shuffled,
+                mutation: plan.mutation,
             };
             run::run(test, &way, iterations, &mut seen)?;
         }

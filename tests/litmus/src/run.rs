@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use emu_machine::{Machine, Options, Stop, Until};
 use emu_sim::SimTime;
+use emu_sim::mutant::Mutation;
 use topology::Isa;
 
 use crate::guest::{self, Seats};
@@ -32,6 +33,8 @@ pub struct Way<'a> {
     pub seed: u64,
     /// Draws windows and host order too (rule D7).
     pub is_shuffled: bool,
+    /// What the machine does wrong, under the feature `mutants`.
+    pub mutation: Mutation,
 }
 
 /// Runs a test, and adds to `seen`.
@@ -84,6 +87,7 @@ fn chunk(
     let options = Options {
         seed: draw.next_u64(),
         shuffle_host: way.is_shuffled.then(|| draw.next_u64()),
+        mutation: way.mutation,
         ..Options::default()
     };
     let mut machine = Machine::new(way.machine, options).map_err(|e| e.to_string())?;

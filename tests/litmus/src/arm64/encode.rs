@@ -7,20 +7,20 @@ use super::{Access, Acquire, Alu, Barrier, Change, Op, Operand, Reg, Types, ZR};
 
 /// A place in the code.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Label(usize);
+pub struct Label(usize);
 
 /// Conditions of B.cond.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Condition {
+pub enum Condition {
     /// `NE`.
     NotEqual = 1,
     /// `LO`: unsigned lower.
     Lower = 3,
 }
 
-/// System registers that the loop sets, as MSR has them.
+/// System registers of guests here, as MSR has them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum System {
+pub enum System {
     /// `SCTLR_EL1`.
     Sctlr = 0x8_1000,
     /// `TTBR0_EL1`.
@@ -29,6 +29,32 @@ pub(crate) enum System {
     Tcr = 0x8_2040,
     /// `MAIR_EL1`.
     Mair = 0x8_a200,
+    /// `CPACR_EL1`.
+    Cpacr = 0x8_1040,
+    /// `SPSR_EL1`.
+    Spsr = 0x8_4000,
+    /// `ELR_EL1`.
+    Elr = 0x8_4020,
+    /// `VBAR_EL1`.
+    Vbar = 0x8_c000,
+    /// `TPIDR_EL1`.
+    Tpidr = 0x8_d080,
+    /// `ICC_PMR_EL1`.
+    Priority = 0x8_4600,
+    /// `ICC_IAR1_EL1`.
+    Acknowledge = 0x8_cc00,
+    /// `ICC_EOIR1_EL1`.
+    End = 0x8_cc20,
+    /// `ICC_IGRPEN1_EL1`.
+    Enable = 0x8_cce0,
+    /// `ICC_SGI1R_EL1`.
+    Sgi = 0x8_cba0,
+    /// `CNTVCT_EL0`.
+    Counter = 0xb_e040,
+    /// `CNTV_TVAL_EL0`.
+    TimerValue = 0xb_e300,
+    /// `CNTV_CTL_EL0`.
+    TimerControl = 0xb_e320,
 }
 
 /// How a branch holds the distance to its target.
@@ -42,7 +68,7 @@ enum Field {
 
 /// Code under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Assembler {
+pub struct Assembler {
     words: Vec<u32>,
     labels: Vec<Option<usize>>,
     fixups: Vec<(usize, Label, Field)>,
@@ -62,18 +88,18 @@ fn m(r: Reg) -> u32 {
 
 impl Assembler {
     /// A new label.
-    pub(crate) fn label(&mut self) -> Label {
+    pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
     /// Puts a label here.
-    pub(crate) fn bind(&mut self, label: Label) {
+    pub fn bind(&mut self, label: Label) {
         self.labels[label.0] = Some(self.words.len());
     }
 
     /// Puts a new label here.
-    pub(crate) fn here(&mut self) -> Label {
+    pub fn here(&mut self) -> Label {
         let label = self.label();
         self.bind(label);
         label
@@ -91,7 +117,7 @@ impl Assembler {
     /// Returns the bytes.
     ///
     /// Errors: a label that is nowhere or too far away; a bug of the caller.
-    pub(crate) fn assemble(mut self) -> Result<Vec<u8>, String> {
+    pub fn assemble(mut self) -> Result<Vec<u8>, String> {
         for (at, label, field) in self.fixups {
             let to = self.labels[label.0].ok_or("a label is nowhere")?;
             let distance = to as i64 - at as i64;
@@ -116,7 +142,7 @@ impl Assembler {
     }
 
     /// Register = any constant.
-    pub(crate) fn mov(&mut self, rd: Reg, value: u64) {
+    pub fn mov(&mut self, rd: Reg, value: u64) {
         self.word(0xd280_0000 | (value as u32 & 0xffff) << 5 | d(rd));
         for part in 1..4 {
             let bits = (value >> (16 * part)) as u32 & 0xffff;
@@ -127,108 +153,164 @@ impl Assembler {
     }
 
     /// `MOV` of registers.
-    pub(crate) fn mov_reg(&mut self, rd: Reg, rm: Reg) {
+    pub fn mov_reg(&mut self, rd: Reg, rm: Reg) {
         self.word(0xaa00_03e0 | m(rm) | d(rd));
     }
 
     /// `ADD` of registers.
-    pub(crate) fn add(&mut self, rd: Reg, rn: Reg, rm: Reg) {
+    pub fn add(&mut self, rd: Reg, rn: Reg, rm: Reg) {
         self.word(0x8b00_0000 | m(rm) | n(rn) | d(rd));
     }
 
     /// `ADD` of a constant of 12 bits.
-    pub(crate) fn add_imm(&mut self, rd: Reg, rn: Reg, value: u32) {
+    pub fn add_imm(&mut self, rd: Reg, rn: Reg, value: u32) {
         self.word(0x9100_0000 | value << 10 | n(rn) | d(rd));
     }
 
     /// `SUBS` of a constant of 12 bits.
-    pub(crate) fn subs_imm(&mut self, rd: Reg, rn: Reg, value: u32) {
+    pub fn subs_imm(&mut self, rd: Reg, rn: Reg, value: u32) {
         self.word(0xf100_0000 | value << 10 | n(rn) | d(rd));
     }
 
     /// `CMP` of the low 32 bits.
-    pub(crate) fn cmp(&mut self, rn: Reg, rm: Reg) {
+    pub fn cmp(&mut self, rn: Reg, rm: Reg) {
         self.word(0x6b00_001f | m(rm) | n(rn));
     }
 
     /// `ORR` of registers.
-    pub(crate) fn orr(&mut self, rd: Reg, rn: Reg, rm: Reg) {
+    pub fn orr(&mut self, rd: Reg, rn: Reg, rm: Reg) {
         self.word(0xaa00_0000 | m(rm) | n(rn) | d(rd));
     }
 
+    /// `EOR` of registers.
+    pub fn eor(&mut self, rd: Reg, rn: Reg, rm: Reg) {
+        self.word(0xca00_0000 | m(rm) | n(rn) | d(rd));
+    }
+
+    /// `MUL`.
+    pub fn mul(&mut self, rd: Reg, rn: Reg, rm: Reg) {
+        self.word(0x9b00_7c00 | m(rm) | n(rn) | d(rd));
+    }
+
     /// `UDIV`.
-    pub(crate) fn udiv(&mut self, rd: Reg, rn: Reg, rm: Reg) {
+    pub fn udiv(&mut self, rd: Reg, rn: Reg, rm: Reg) {
         self.word(0x9ac0_0800 | m(rm) | n(rn) | d(rd));
     }
 
     /// `UBFX`: `width` bits from bit `low`.
-    pub(crate) fn ubfx(&mut self, rd: Reg, rn: Reg, low: u32, width: u32) {
+    pub fn ubfx(&mut self, rd: Reg, rn: Reg, low: u32, width: u32) {
         self.word(0xd340_0000 | low << 16 | (low + width - 1) << 10 | n(rn) | d(rd));
     }
 
     /// `LDR` of 64 bits at a multiple of 8.
-    pub(crate) fn ldr(&mut self, rt: Reg, base: Reg, offset: u32) {
+    pub fn ldr(&mut self, rt: Reg, base: Reg, offset: u32) {
         self.word(0xf940_0000 | (offset / 8) << 10 | n(base) | d(rt));
     }
 
     /// `STR` of 64 bits at a multiple of 8.
-    pub(crate) fn str(&mut self, rt: Reg, base: Reg, offset: u32) {
+    pub fn str(&mut self, rt: Reg, base: Reg, offset: u32) {
         self.word(0xf900_0000 | (offset / 8) << 10 | n(base) | d(rt));
     }
 
+    /// `LDP` of 64 bits each.
+    pub fn ldp(&mut self, rt: Reg, rt2: Reg, base: Reg) {
+        self.word(0xa940_0000 | d(rt2) << 10 | n(base) | d(rt));
+    }
+
+    /// `STP` of 64 bits each.
+    pub fn stp(&mut self, rt: Reg, rt2: Reg, base: Reg) {
+        self.word(0xa900_0000 | d(rt2) << 10 | n(base) | d(rt));
+    }
+
+    /// `CASP` of 64 bits each: `rs` and its next are expected, `rt` and its next stored.
+    pub fn casp(&mut self, rs: Reg, rt: Reg, base: Reg, is_acquire: bool, is_release: bool) {
+        let order = u32::from(is_acquire) << 22 | u32::from(is_release) << 15;
+        self.word(0x4820_7c00 | order | m(rs) | n(base) | d(rt));
+    }
+
     /// `ADR`.
-    pub(crate) fn adr(&mut self, rd: Reg, to: Label) {
+    pub fn adr(&mut self, rd: Reg, to: Label) {
         self.to(to, Field::Adr, 0x1000_0000 | d(rd));
     }
 
     /// `B`.
-    pub(crate) fn b(&mut self, to: Label) {
+    pub fn b(&mut self, to: Label) {
         self.to(to, Field::Words { bits: 26, from: 0 }, 0x1400_0000);
     }
 
     /// `B.cond`.
-    pub(crate) fn b_if(&mut self, condition: Condition, to: Label) {
+    pub fn b_if(&mut self, condition: Condition, to: Label) {
         self.to(to, Field::Words { bits: 19, from: 5 }, 0x5400_0000 | condition as u32);
     }
 
     /// `CBZ`, `CBNZ`.
-    pub(crate) fn cb(&mut self, is_nonzero: bool, is_wide: bool, rt: Reg, to: Label) {
+    pub fn cb(&mut self, is_nonzero: bool, is_wide: bool, rt: Reg, to: Label) {
         let word = 0x3400_0000 | u32::from(is_wide) << 31 | u32::from(is_nonzero) << 24 | d(rt);
         self.to(to, Field::Words { bits: 19, from: 5 }, word);
     }
 
     /// `TBZ` of a bit below 32.
-    pub(crate) fn tbz(&mut self, rt: Reg, bit: u32, to: Label) {
+    pub fn tbz(&mut self, rt: Reg, bit: u32, to: Label) {
         self.to(to, Field::Words { bits: 14, from: 5 }, 0x3600_0000 | bit << 19 | d(rt));
     }
 
     /// `MSR`.
-    pub(crate) fn msr(&mut self, register: System, rt: Reg) {
+    pub fn msr(&mut self, register: System, rt: Reg) {
         self.word(0xd510_0000 | register as u32 | d(rt));
     }
 
     /// `MRS`.
-    pub(crate) fn mrs(&mut self, rt: Reg, register: System) {
+    pub fn mrs(&mut self, rt: Reg, register: System) {
         self.word(0xd530_0000 | register as u32 | d(rt));
     }
 
     /// `HVC #0`.
-    pub(crate) fn hvc(&mut self) {
+    pub fn hvc(&mut self) {
         self.word(0xd400_0002);
     }
 
+    /// `ERET`.
+    pub fn eret(&mut self) {
+        self.word(0xd69f_03e0);
+    }
+
+    /// `YIELD`.
+    pub fn relax(&mut self) {
+        self.word(0xd503_203f);
+    }
+
+    /// `WFE`.
+    pub fn wfe(&mut self) {
+        self.word(0xd503_205f);
+    }
+
+    /// `CLREX`.
+    pub fn clear_exclusive(&mut self) {
+        self.word(0xd503_3f5f);
+    }
+
+    /// `DC CIVAC`.
+    pub fn clean_and_invalidate(&mut self, base: Reg) {
+        self.word(0xd50b_7e20 | d(base));
+    }
+
+    /// `MSR DAIFClr, #2` or `MSR DAIFSet, #2`: interrupts open or masked.
+    pub fn unmask(&mut self, is_open: bool) {
+        self.word(if is_open { 0xd503_42ff } else { 0xd503_42df });
+    }
+
     /// `WFI`.
-    pub(crate) fn wfi(&mut self) {
+    pub fn wfi(&mut self) {
         self.word(0xd503_207f);
     }
 
     /// An access of memory of 1, 2, 4 or 8 bytes.
-    pub(crate) fn access(&mut self, what: Access, bytes: u8, rt: Reg, rs: Reg, base: Reg) {
+    pub fn access(&mut self, what: Access, bytes: u8, rt: Reg, rs: Reg, base: Reg) {
         self.word(access(what) | bytes.trailing_zeros() << 30 | m_of(what, rs) | n(base) | d(rt));
     }
 
     /// An instruction of a test; `at` are labels of all of them, and of their end.
-    pub(crate) fn op(&mut self, op: Op, at: &[Label]) {
+    pub fn op(&mut self, op: Op, at: &[Label]) {
         match op {
             Op::Move { is_wide, rd, value } => {
                 let word = 0x5280_0000 | u32::from(is_wide) << 31;
@@ -246,6 +328,7 @@ impl Assembler {
             },
             Op::Branch { is_wide, is_nonzero, rt, to } => self.cb(is_nonzero, is_wide, rt, at[to]),
             Op::Barrier(barrier) => self.barrier(barrier),
+            Op::ClearExclusive => self.clear_exclusive(),
         }
     }
 
@@ -262,7 +345,7 @@ impl Assembler {
     }
 
     /// A barrier, for the whole system.
-    pub(crate) fn barrier(&mut self, barrier: Barrier) {
+    pub fn barrier(&mut self, barrier: Barrier) {
         let option = |types| match types {
             Types::Loads => 0xd00,
             Types::Stores => 0xe00,
@@ -377,6 +460,7 @@ mod tests {
         ("DSB LD", 0xd503_3d9f),
         ("DSB ST", 0xd503_3e9f),
         ("ISB", 0xd503_3fdf),
+        ("CLREX", 0xd503_3f5f),
     ];
 
     fn words(a: Assembler) -> Vec<u32> {
@@ -428,6 +512,23 @@ mod tests {
         a.msr(System::Mair, 0);
         a.hvc();
         a.wfi();
+        a.eret();
+        a.eor(4, 2, 1);
+        a.mul(1, 1, 21);
+        a.ldp(2, 3, 0);
+        a.stp(1, 1, 0);
+        a.casp(2, 4, 0, true, false);
+        a.casp(2, 4, 0, false, true);
+        a.relax();
+        a.wfe();
+        a.clear_exclusive();
+        a.clean_and_invalidate(0);
+        a.unmask(true);
+        a.unmask(false);
+        a.msr(System::Sgi, 9);
+        a.msr(System::TimerValue, 9);
+        a.msr(System::TimerControl, ZR);
+        a.mrs(16, System::Counter);
         #[rustfmt::skip]
         let expected = [
             0xd282_4681, 0xf2ca_cf01, 0xaa18_03e3, 0x8b03_0041, 0x9102_0041,
@@ -435,7 +536,10 @@ mod tests {
             0xf940_1678, 0xf900_2665, 0x10ff_fe82, 0x17ff_fff3, 0x54ff_fe41,
             0x54ff_fe23, 0xb5ff_fe14, 0x34ff_fde1, 0x361f_fddc, 0xd518_1000,
             0xd538_1000, 0xd518_2000, 0xd518_2040, 0xd518_a200, 0xd400_0002,
-            0xd503_207f,
+            0xd503_207f, 0xd69f_03e0, 0xca01_0044, 0x9b15_7c21, 0xa940_0c02,
+            0xa900_0401, 0x4862_7c04, 0x4822_fc04, 0xd503_203f, 0xd503_205f,
+            0xd503_3f5f, 0xd50b_7e20, 0xd503_42ff, 0xd503_42df, 0xd518_cba9,
+            0xd51b_e309, 0xd51b_e33f, 0xd53b_e050,
         ];
         let found = words(a);
         for (nth, (found, expected)) in found.iter().zip(expected).enumerate() {

@@ -54,7 +54,8 @@ pub(crate) fn segments(
 
 /// A level 1 table of 512 GiB: devices up to RAM, then normal memory (\[ArmARM\] "VMSAv8-64
 /// Block descriptor and Page descriptor formats").
-fn table(ram: u64) -> Vec<u8> {
+#[must_use]
+pub fn table(ram: u64) -> Vec<u8> {
     const BLOCK: u64 = 1;
     const ATTRIBUTE_1: u64 = 1 << 2;
     const INNER_SHAREABLE: u64 = 3 << 8;
@@ -79,11 +80,7 @@ fn code(
     let entries: Vec<Label> = seats.seats.iter().map(|_| a.label()).collect();
     for ((cpu, mpidr), entry) in seats.seats.iter().zip(&entries) {
         if *cpu != 0 {
-            a.mov(0, CPU_ON);
-            a.mov(1, *mpidr);
-            a.adr(2, *entry);
-            a.mov(3, 0);
-            a.hvc();
+            start(&mut a, *mpidr, *entry);
         }
     }
     for ((cpu, _), entry) in seats.seats.iter().zip(&entries) {
@@ -109,8 +106,18 @@ fn code(
     a.assemble()
 }
 
-/// Turns translation and caches on: 39 bits of addresses, tables and memory write-back.
-fn translate(a: &mut Assembler, tables: u64) {
+/// Starts a cpu; takes X0 to X3.
+pub fn start(a: &mut Assembler, mpidr: u64, entry: Label) {
+    a.mov(0, CPU_ON);
+    a.mov(1, mpidr);
+    a.adr(2, entry);
+    a.mov(3, 0);
+    a.hvc();
+}
+
+/// Turns translation and caches on: 39 bits of addresses, tables and memory write-back. Attribute 0
+/// is normal memory, 1 is Device-nGnRE. Takes X0 and X1.
+pub fn translate(a: &mut Assembler, tables: u64) {
     const T0SZ: u64 = 64 - 39;
     const WRITE_BACK_WALKS: u64 = 1 << 8 | 1 << 10;
     const INNER_SHAREABLE_WALKS: u64 = 3 << 12;
@@ -118,7 +125,6 @@ fn translate(a: &mut Assembler, tables: u64) {
     const PHYSICAL_40_BITS: u64 = 2 << 32;
     let control =
         T0SZ | WRITE_BACK_WALKS | INNER_SHAREABLE_WALKS | NO_UPPER_HALF | PHYSICAL_40_BITS;
-    // Attribute 0 is normal memory, 1 is Device-nGnRE.
     for (register, value) in
         [(System::Mair, 0x04ff), (System::Tcr, control), (System::Ttbr0, tables)]
     {

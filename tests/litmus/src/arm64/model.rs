@@ -215,6 +215,7 @@ impl Walk {
                 }
             }
             Op::Barrier(barrier) => self.barrier(barrier),
+            Op::ClearExclusive => self.exclusive = None,
             Op::Access { what, size, rt, rs, base, index } => {
                 let (base, index) = (self.cell(base), index.map(|r| self.cell(r)));
                 let offset = index.map_or(0, |i| sxtw(i.value));

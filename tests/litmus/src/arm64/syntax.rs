@@ -77,6 +77,7 @@ fn instruction(text: &str, label: &dyn Fn(&str) -> Option<usize>) -> Option<Op> 
         _ => None,
     };
     match (mnemonic, operands.as_slice()) {
+        ("CLREX", []) => Some(Op::ClearExclusive),
         ("ISB", [] | ["SY"]) => Some(Op::Barrier(Barrier::Isb)),
         ("DMB", [option]) => Some(Op::Barrier(Barrier::Dmb(types(option)?))),
         ("DSB", [option]) => Some(Op::Barrier(Barrier::Dsb(types(option)?))),
