@@ -3,9 +3,10 @@
 //!
 //! A seed gives a machine, lines with a rule each, and a program for each cpu. What the cpus log
 //! is read back as accesses; these must fit the rules (own values, sums, locks, whole words), have
-//! one order at each location, and one order of all that x86-TSO allows. The machine's counters,
-//! its assertions and a hash of the whole run are judged too. What is not checked: how long
-//! anything takes; memory types other than write-back; paging; far atomics and DMA.
+//! one order at each location, and one order of all that x86-TSO or the model of arm64 allows. The
+//! machine's counters, its assertions and a hash of the whole run are judged too. What is not
+//! checked: how long anything takes; memory types other than write-back; paging; DMA;
+//! dependencies, and code that is patched, on arm64.
 //!
 //! Reading order: `arena` (the lines), `program` (what cpus do), `guest` (as machine code),
 //! `shape` (the machine), `run`, `replay` (logs to accesses), `order` (the judge), `shrink`.

@@ -18,10 +18,11 @@ use tests_litmus::plan::Draw;
 use tests_random::run::LINES_MAX;
 use tests_random::{Case, Host, Report, shrink};
 
-/// Random programs of all cpus over few lines, judged by coherence, x86-TSO and the machine's laws.
+/// Random programs of all cpus over few lines, judged by coherence, the order of the instruction
+/// set and the machine's laws.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Machines, taken in turn: smp-N, duo, quad or a file's name.
+    /// Machines, taken in turn: smp-N, smp-arm-N, duo, duo-arm or a file's name.
     #[arg(long, value_delimiter = ',', default_value = "smp-64")]
     machine: Vec<String>,
     /// Seeds.

@@ -4,11 +4,12 @@
 //! So the host knows every value that is written where, and each operation leaves a fixed number
 //! of words in the log of its cpu.
 
+use tests_litmus::arm64::{Access, Acquire, Change as Update};
 use tests_litmus::plan::Draw;
 
 use crate::arena::{Arena, LINE, Word};
 
-/// One operation.
+/// One operation, by its name on x86; on arm64 a [`Flavor`] says how it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Loads so many bytes (up to 16) at an address of owned runs.
@@ -73,15 +74,15 @@ pub enum Op {
     Patch(usize),
     /// Calls a function that is patched.
     Call(usize),
-    /// MFENCE.
+    /// MFENCE; a barrier of all accesses.
     Mfence,
-    /// LFENCE.
+    /// LFENCE; a barrier behind loads.
     Lfence,
-    /// SFENCE.
+    /// SFENCE; a barrier between stores.
     Sfence,
-    /// PAUSE.
+    /// PAUSE; YIELD or CLREX.
     Pause,
-    /// CLFLUSH of a line.
+    /// CLFLUSH of a line; DC CIVAC.
     Flush(u64),
     /// Loads some lines of a set, so that others leave it.
     Sweep {
@@ -94,7 +95,8 @@ pub enum Op {
     Ipi(usize),
     /// Sends an interrupt to all others.
     IpiAll,
-    /// MONITOR of a line and MWAIT with a hint; a timer ends it after so many ticks at last.
+    /// MONITOR of a line and MWAIT with a hint; a load exclusive and WFE. A timer ends it after so
+    /// many ticks at last.
     Mwait {
         /// Line.
         address: u64,
@@ -103,10 +105,70 @@ pub enum Op {
         /// Ticks.
         ticks: u32,
     },
-    /// HLT, ended by a timer after so many ticks at last.
+    /// HLT or WFI, ended by a timer after so many ticks at last.
     Halt(u32),
     /// Waits until all cpus have come here.
     Meet,
+}
+
+/// How an operation of arm64 is done: order, and by exclusives or by an atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flavor {
+    /// Order of what it loads.
+    pub acquire: Acquire,
+    /// Order of what it stores.
+    pub is_release: bool,
+    /// By exclusives; of a barrier, that it is a DSB.
+    pub is_exclusive: bool,
+}
+
+impl Flavor {
+    /// No order, and no exclusives.
+    pub const PLAIN: Self = Self { acquire: Acquire::No, is_release: false, is_exclusive: false };
+
+    /// That of the operation `nth` of a seat.
+    #[must_use]
+    pub fn draw(seed: u64, seat: usize, nth: usize) -> Self {
+        let mut draw = Draw::new(seed ^ 1 << 63, (seat as u64) << 32 | nth as u64);
+        let acquire = [Acquire::No, Acquire::No, Acquire::Full, Acquire::Pc];
+        Self {
+            acquire: acquire[draw.below(4) as usize],
+            is_release: draw.below(2) == 1,
+            is_exclusive: draw.below(3) == 0,
+        }
+    }
+
+    /// That of an access of so many bytes: ordered ones are aligned, and of eight bytes at most.
+    #[must_use]
+    pub fn at(self, address: u64, size: u64) -> Self {
+        if size <= 8 && address.is_multiple_of(size) { self } else { Self::PLAIN }
+    }
+
+    /// That of an operation that loads and stores, which has no LDAPR.
+    #[must_use]
+    pub fn both(self) -> Self {
+        let is_acquire = self.acquire != Acquire::No;
+        Self { acquire: if is_acquire { Acquire::Full } else { Acquire::No }, ..self }
+    }
+
+    /// Its load exclusive.
+    #[must_use]
+    pub fn load_exclusive(self) -> Access {
+        Access::LoadExclusive { is_acquire: self.acquire != Acquire::No }
+    }
+
+    /// Its store exclusive.
+    #[must_use]
+    pub fn store_exclusive(self) -> Access {
+        Access::StoreExclusive { is_release: self.is_release }
+    }
+
+    /// Its atomic.
+    #[must_use]
+    pub fn atomic(self, change: Update) -> Access {
+        let is_acquire = self.acquire != Acquire::No;
+        Access::Atomic { change, is_acquire, is_release: self.is_release }
+    }
 }
 
 /// A change of a bit.

@@ -4,11 +4,13 @@
 //! What needs no order is judged here: torn values, own bytes and bits, sums, data under a lock.
 
 use emu_machine::Machine;
+use tests_litmus::arm64::Types;
+use topology::Isa;
 
 use crate::arena::{LINE, Run, Word};
 use crate::guest::{Plan, UNWRITTEN};
 use crate::order::{Access, Execution, Values};
-use crate::program::{self, Change, Op, unique};
+use crate::program::{self, Change, Flavor, Op, unique};
 
 /// A part of a run that one access reads or writes: runs end at lines and at eight bytes.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +89,8 @@ struct Seat<'a> {
     at: &'a Locations,
     seat: usize,
     round: u64,
+    /// How the operation at hand is done.
+    flavor: Flavor,
     log: Vec<u64>,
     next: usize,
     /// By piece, the lowest version that it can have.
@@ -107,11 +111,8 @@ type Judged<T> = Result<T, String>;
 /// What cannot have been, whatever the order.
 pub fn replay(machine: &Machine, plan: &Plan) -> Judged<Replay> {
     let at = Locations::new(plan);
-    let mut replay = Replay {
-        execution: Execution { locations: kinds(plan, &at), ..Execution::default() },
-        operations: 0,
-        ipis: 0,
-    };
+    let mut replay =
+        Replay { execution: Execution::new(plan.isa, kinds(plan, &at)), operations: 0, ipis: 0 };
     let mut all = Vec::new();
     for seat in 0..plan.seats.len() {
         let (address, bytes) = plan.log(seat);
@@ -121,6 +122,7 @@ pub fn replay(machine: &Machine, plan: &Plan) -> Judged<Replay> {
             at: &at,
             seat,
             round: 0,
+            flavor: Flavor::PLAIN,
             log: log.chunks_exact(8).map(word).collect(),
             next: 0,
             seen: vec![0; at.pieces.len()],
@@ -173,6 +175,9 @@ impl Seat<'_> {
             self.round = round;
             for (n, (op, number)) in program.iter().zip(&numbers).enumerate() {
                 let before = self.next;
+                if self.plan.isa == Isa::Aarch64 {
+                    self.flavor = Flavor::draw(self.plan.seed, self.seat, n);
+                }
                 self.op(*op, number.in_round(round)).map_err(|e| format!("op {n} {op:?}: {e}"))?;
                 self.next = before + program::words(op, &self.plan.arena);
             }
@@ -199,9 +204,10 @@ impl Seat<'_> {
             Op::Load { address, size } => return self.load(address, size),
             Op::Own { block, run } => {
                 let run = self.plan.arena.owned[block].2[run];
+                let flavor = self.flavor.at(run.address, run.size);
                 for (n, _) in self.pieces(run.address, run.address + run.size) {
                     self.seen[n] = number;
-                    self.accesses.push(Access::store(n as u32, number));
+                    self.accesses.push(Access::store(n as u32, number).done(flavor));
                 }
             }
             Op::Patch(p) => self.accesses.push(Access::store(self.at.patches + p as u32, number)),
@@ -218,36 +224,49 @@ impl Seat<'_> {
             }
             Op::Total(w) => {
                 let value = self.logged()?;
-                self.accesses.push(Access::load(self.at.shared + w as u32, value));
+                let load = Access::load(self.at.shared + w as u32, value);
+                self.accesses.push(load.done(self.flavor));
             }
             Op::Xadd(w) => {
                 let value = self.logged()?;
                 self.sums.counts[w] += 1;
                 let location = self.at.shared + w as u32;
-                self.accesses.push(Access::locked(location, value, Some(value + 1)));
+                let locked = Access::locked(location, value, Some(value + 1));
+                self.accesses.push(locked.done(self.flavor.both()));
             }
             Op::Count { word, .. } => {
                 self.sums.counts[word] += 1;
-                self.accesses.push(Access::fence());
+                self.locked_elsewhere();
             }
             Op::Bit { line, change } | Op::Mask { line, change } => {
                 let is_logged = matches!(op, Op::Bit { .. });
                 let before = if is_logged { Some(self.logged()? & 0xff) } else { None };
                 self.own_bit(line, before, Some(change))?;
-                self.accesses.push(Access::fence());
+                self.locked_elsewhere();
             }
             Op::Look(line) => {
                 let byte = self.logged()?;
                 self.own_bit(line, Some(byte >> (self.seat % 8) & 1), None)?;
             }
             Op::Section(at) => return self.section(at),
-            Op::Mfence => self.accesses.push(Access::fence()),
+            Op::Mfence => self.accesses.push(Access::fence(Types::All)),
+            Op::Lfence | Op::Sfence if self.plan.isa == Isa::Aarch64 => {
+                let types = if op == Op::Lfence { Types::Loads } else { Types::Stores };
+                self.accesses.push(Access::fence(types));
+            }
             Op::Ipi(_) => self.ipis += 1,
             Op::IpiAll => self.ipis += self.cpus - 1,
             Op::Lfence | Op::Sfence | Op::Pause | Op::Flush(_) | Op::Sweep { .. } => {}
             Op::Mwait { .. } | Op::Halt(_) | Op::Meet => {}
         }
         Ok(())
+    }
+
+    /// A locked instruction of x86 orders all others, whatever it is of.
+    fn locked_elsewhere(&mut self) {
+        if self.plan.isa == Isa::X86_64 {
+            self.accesses.push(Access::fence(Types::All));
+        }
     }
 
     /// Numbers and places of what lies between two addresses.
@@ -261,8 +280,10 @@ impl Seat<'_> {
         for _ in 0..size.div_ceil(8) {
             bytes.extend(self.logged()?.to_le_bytes());
         }
-        // Sixteen bytes are one access inside a line, and may be two times eight across its end.
-        let is_split = size == 16 && address % LINE > LINE - size;
+        // Sixteen bytes are one access inside a line, and may be two times eight across its end,
+        // or anywhere on arm64.
+        let is_pair = self.plan.isa == Isa::Aarch64;
+        let is_split = size == 16 && (is_pair || address % LINE > LINE - size);
         let part = if is_split { 8 } else { size };
         for begin in (address..address + size).step_by(part as usize) {
             for (n, piece) in self.pieces(begin, begin + part) {
@@ -270,7 +291,7 @@ impl Seat<'_> {
                 let seen =
                     (from..to).map(|a| (a - piece.run.address, bytes[(a - address) as usize]));
                 let seen: Vec<(u64, u8)> = seen.collect();
-                self.observe(n, piece, &seen)
+                self.observe(n, piece, &seen, self.flavor.at(address, size))
                     .map_err(|e| format!("{from:#x} to {to:#x} of {:?}: {e}", piece.run))?;
             }
         }
@@ -278,20 +299,26 @@ impl Seat<'_> {
     }
 
     /// Which version of a run has these bytes.
-    fn observe(&mut self, n: usize, piece: Piece, bytes: &[(u64, u8)]) -> Judged<()> {
+    fn observe(
+        &mut self,
+        n: usize,
+        piece: Piece,
+        bytes: &[(u64, u8)],
+        flavor: Flavor,
+    ) -> Judged<()> {
         let is = |version: u64| bytes.iter().all(|(i, b)| Run::byte(version, *i) == *b);
         let fault = |what: &str| Err(format!("{what}: {bytes:x?}, {} known", self.seen[n]));
         if piece.run.owner == self.seat {
             if !is(self.seen[n]) {
                 return fault("not the own last store");
             }
-            self.accesses.push(Access::load(n as u32, self.seen[n]));
+            self.accesses.push(Access::load(n as u32, self.seen[n]).done(flavor));
             return Ok(());
         }
         let mut versions = (0..=piece.last).filter(|v| is(*v));
         let Some(first) = versions.next() else { return fault("no version") };
         if versions.next().is_none() {
-            self.accesses.push(Access::load(n as u32, first));
+            self.accesses.push(Access::load(n as u32, first).done(flavor));
             self.seen[n] = self.seen[n].max(first);
             return Ok(());
         }
@@ -313,12 +340,13 @@ impl Seat<'_> {
                 let at = location(word);
                 let seen = self.logged()?;
                 let seen = if size == 8 { half(seen)? } else { seen };
-                self.accesses.push(Access::load(at, seen));
+                self.accesses.push(Access::load(at, seen).done(self.flavor));
             }
             Op::Xchg(word) => {
                 let at = location(word);
                 let seen = half(self.logged()?)?;
-                self.accesses.push(Access::locked(at, seen, Some(value)));
+                let locked = Access::locked(at, seen, Some(value));
+                self.accesses.push(locked.done(self.flavor.both()));
             }
             Op::Cmpxchg(word) => {
                 let at = location(word);
@@ -334,9 +362,12 @@ impl Seat<'_> {
                     return Err(format!("torn pair, low half {seen:#x}"));
                 }
                 let is_done = expected == [seen; 2];
-                self.accesses.push(Access::locked(at, seen, is_done.then_some(value)));
+                let locked = Access::locked(at, seen, is_done.then_some(value));
+                self.accesses.push(locked.done(self.flavor.both()));
             }
-            Op::Write(word) => self.accesses.push(Access::store(location(word), value)),
+            Op::Write(word) => {
+                self.accesses.push(Access::store(location(word), value).done(self.flavor));
+            }
             _ => {}
         }
         Ok(())
@@ -353,7 +384,7 @@ impl Seat<'_> {
 
     fn section(&mut self, at: usize) -> Judged<()> {
         let lock = self.logged()?;
-        self.accesses.push(Access::fence());
+        self.locked_elsewhere();
         let count = self.plan.arena.locked[at].words.len();
         if lock == 1 {
             let words = self.log.iter().skip(self.next).take(count);

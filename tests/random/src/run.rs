@@ -8,9 +8,9 @@ use emu_sim::mutant::Mutation;
 use emu_sim::{CpuId, SimTime};
 use sha2::{Digest, Sha256};
 use tests_litmus::plan::Draw;
-use topology::ApicMode;
+use topology::{ApicMode, Isa};
 
-use crate::guest::{Plan, UNEXPECTED, UNWRITTEN};
+use crate::guest::{Plan, UNWRITTEN};
 use crate::program::{self, Rules};
 use crate::{arena, order, replay, shape};
 
@@ -128,11 +128,13 @@ impl Observer for Hash {
 /// # Errors
 /// What was wrong.
 pub fn run(case: &Case, host: &Host) -> Result<Report, String> {
-    let set = shape::overrides(&case.machine, &mut Draw::new(case.seed, SHAPE));
-    let topology =
-        topology::Machine::load(&case.machine, &set).map_err(|e| format!("{set:?}: {e}"))?;
+    let load = |set: &[String]| {
+        topology::Machine::load(&case.machine, set).map_err(|e| format!("{set:?}: {e}"))
+    };
+    let isa = load(&[])?.isa;
+    let topology = load(&shape::overrides(&case.machine, isa, &mut Draw::new(case.seed, SHAPE)))?;
     let plan = plan(case, &topology)?;
-    let image = plan.image().map_err(|e| e.to_string())?;
+    let image = plan.image()?;
     let options = Options {
         seed: case.seed,
         elide_spins: !host.steps_spins,
@@ -152,7 +154,7 @@ pub fn run(case: &Case, host: &Host) -> Result<Report, String> {
     let mut hash = Hash(Sha256::new(), PointTable::new(Vec::new(), Vec::new()));
     let stop = machine.run(&Until { time, regions: false }, &mut hash);
     if stop != (Stop::Exit { code: 0 }) {
-        let fault = machine.read_guest_u64(UNEXPECTED);
+        let fault = machine.read_guest_u64(plan.unexpected());
         let states = plan.seats.iter().map(|(cpu, _)| {
             let cpu = CpuId(*cpu as u32);
             format!("\n{cpu} at {:#x}: {:?}", machine.pc(cpu), machine.run_state(cpu))
@@ -190,7 +192,13 @@ fn plan(case: &Case, topology: &topology::Machine) -> Result<Plan, String> {
     let programs =
         (0..seats.len()).map(|s| program::draw(&rules, s, case.ops, case.seed)).collect();
     let is_x2apic = topology.apic.mode == ApicMode::X2apic;
-    let plan = Plan { arena, programs, rounds: case.rounds, seats, is_x2apic };
+    let isa = topology.isa;
+    let base = match isa {
+        Isa::X86_64 => 0,
+        Isa::Aarch64 => topology.ram().first().map_or(0, |ram| ram.base),
+    };
+    let (seed, rounds) = (case.seed, case.rounds);
+    let plan = Plan { isa, base, seed, arena, programs, rounds, seats, is_x2apic };
     if plan.fits() { Ok(plan) } else { Err("the logs do not fit; take fewer rounds".to_owned()) }
 }
 
@@ -199,7 +207,7 @@ fn counts(machine: &Machine, plan: &Plan, sent: u64) -> Result<(), String> {
     let mut total = 0;
     for (seat, (cpu, _)) in plan.seats.iter().enumerate() {
         let c = machine.counters(CpuId(*cpu as u32));
-        let [ipis, ticks, rounds] = Plan::counts(seat).map(|at| machine.read_guest_u64(at));
+        let [ipis, ticks, rounds] = plan.counts(seat).map(|at| machine.read_guest_u64(at));
         total += c.ipi_sent;
         let is_settled = c.ipi_pending == 0 && c.ipi_dropped == 0;
         if !is_settled || ipis != c.ipi_taken || ipis + ticks != c.handler_entries {

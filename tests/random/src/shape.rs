@@ -2,21 +2,25 @@
 //! cpus run.
 
 use tests_litmus::plan::Draw;
-use topology::{IdleEntry, Machine};
+use topology::{IdleEntry, Isa, Machine};
 
 /// Overrides drawn for a machine: small caches so that lines leave them, legs of any length. A
 /// generated machine gets a shape too.
 #[must_use]
-pub fn overrides(name: &str, draw: &mut Draw) -> Vec<String> {
+pub fn overrides(name: &str, isa: Isa, draw: &mut Draw) -> Vec<String> {
     let mut set = Vec::new();
     let mut put = |key: &str, value: String| set.push(format!("{key}={value}"));
-    let cpus: Option<u64> = name.strip_prefix("smp-").and_then(|n| n.parse().ok());
+    let is_arm = isa == Isa::Aarch64;
+    let number = name.strip_prefix("smp-").map(|n| n.strip_prefix("arm-").unwrap_or(n));
+    let cpus: Option<u64> = number.and_then(|n| n.parse().ok());
     if let Some(cpus) = cpus {
-        let smt = if cpus.is_multiple_of(2) { 1 + draw.below(2) } else { 1 };
+        let has_siblings = cpus.is_multiple_of(2) && !is_arm;
+        let smt = if has_siblings { 1 + draw.below(2) } else { 1 };
         let packages = (1 << draw.below(3)).min(cpus / smt).max(1);
         put("smp.smt", smt.to_string());
         put("smp.packages", packages.to_string());
-        put("smp.llc_width", (1 + draw.below(16)).to_string());
+        // An affinity field of arm64 counts to 256.
+        put("smp.llc_width", (1 + draw.below(16)).max(1 + u64::from(is_arm)).to_string());
     }
     match draw.below(3) {
         0 => {}
@@ -26,10 +30,17 @@ pub fn overrides(name: &str, draw: &mut Draw) -> Vec<String> {
             }
         }
         _ => {
-            // A set of one way, and fewer lines above than below.
+            // A set of one way, and fewer lines above than below. Where an instruction takes the
+            // line of the load exclusive before it out of its set, no store exclusive succeeds:
+            // arm64 has more ways.
+            let least = |cache| match cache {
+                "l3" if is_arm => 8,
+                _ if is_arm => 2,
+                _ => 1,
+            };
             for (cache, kib) in [("l1d", 1), ("l1i", 2), ("l2", 4), ("l3", 8)] {
                 put(&format!("cache.{cache}.size"), format!("{kib}KiB"));
-                put(&format!("cache.{cache}.ways"), (1 << draw.below(2)).to_string());
+                put(&format!("cache.{cache}.ways"), (least(cache) << draw.below(2)).to_string());
             }
         }
     }
@@ -45,12 +56,21 @@ pub fn overrides(name: &str, draw: &mut Draw) -> Vec<String> {
             put(&format!("latency.{leg}.remote"), format!("{}ps", 1000 + draw.below(90_000)));
         }
     }
+    if is_arm {
+        for form in ["load", "store", "acquire", "release"] {
+            let place = ["near", "far", "held"][draw.below(3) as usize];
+            set.push(format!("arm.atomics.{form}={place}"));
+        }
+        let one_in = [0, 2, 3, 10][draw.below(4) as usize];
+        set.push(format!("arm.exclusive_failure={one_in}"));
+        set.push(format!("latency.exclusive_hold={}ns", draw.below(40)));
+    }
     set
 }
 
 /// The cpus that run, cpu 0 first: neighbours or any, as drawn. Fewer are the first of more.
 #[must_use]
-pub fn seats(machine: &Machine, count: usize, draw: &mut Draw) -> Vec<(usize, u32)> {
+pub fn seats(machine: &Machine, count: usize, draw: &mut Draw) -> Vec<(usize, u64)> {
     let mut cpus: Vec<usize> = (1..machine.cpus.len()).collect();
     let keys: Vec<u64> = machine.cpus.iter().map(|_| draw.next_u64()).collect();
     match draw.below(3) {
@@ -58,12 +78,20 @@ pub fn seats(machine: &Machine, count: usize, draw: &mut Draw) -> Vec<(usize, u3
         1 => cpus.sort_by_key(|c| (machine.cpus[*c].core, machine.cpus[*c].smt)),
         _ => {}
     }
-    std::iter::once(0).chain(cpus).take(count).map(|c| (c, machine.cpus[c].apic_id)).collect()
+    let id = |cpu: usize| match machine.isa {
+        Isa::X86_64 => u64::from(machine.cpus[cpu].apic_id),
+        Isa::Aarch64 => machine.cpus[cpu].mpidr,
+    };
+    std::iter::once(0).chain(cpus).take(count).map(|c| (c, id(c))).collect()
 }
 
-/// Hints of MWAIT that the machine knows and whose states leave the timer running.
+/// Hints of MWAIT that the machine knows and whose states leave the timer running; one of no
+/// meaning for WFE.
 #[must_use]
 pub fn hints(machine: &Machine) -> Vec<u32> {
+    if machine.isa == Isa::Aarch64 {
+        return vec![0];
+    }
     if !machine.features.has("monitor") {
         return Vec::new();
     }
