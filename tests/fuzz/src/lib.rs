@@ -11,11 +11,13 @@
 //! test data (`.ins`, `.seq`, transcripts), the parsers of the guest kernel.
 
 mod apic_stream;
+mod arm64_stream;
 mod command_line;
 mod elf;
 mod litmus;
 mod scenario;
 mod topology_file;
+mod twin;
 mod world;
 mod x86_stream;
 
@@ -28,13 +30,14 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "elf", run: elf::run },
     Target { name: "topology", run: topology_file::run },
     Target { name: "command_line", run: command_line::run },
     Target { name: "scenario", run: scenario::run },
     Target { name: "litmus", run: litmus::run },
     Target { name: "x86_stream", run: x86_stream::run },
+    Target { name: "arm64_stream", run: arm64_stream::run },
     Target { name: "apic_stream", run: apic_stream::run },
 ];
 

@@ -67,17 +67,21 @@ impl Start {
     }
 }
 
-/// Boots two cpus up to where they load their registers.
-pub(crate) fn boot(options: Options) -> Machine {
-    let set = [
-        // Small caches and little memory make cheap forks.
+/// Small caches and little memory make cheap forks.
+pub(crate) fn small() -> [String; 5] {
+    [
         "cache.l1i.size=4KiB",
         "cache.l1d.size=4KiB",
         "cache.l2.size=16KiB",
         "cache.l3.size=64KiB",
         "memory.per_node=16MiB",
-    ];
-    let topology = topology::Machine::load("duo", &set.map(str::to_owned)).expect("a machine");
+    ]
+    .map(str::to_owned)
+}
+
+/// Boots two cpus up to where they load their registers.
+pub(crate) fn boot(options: Options) -> Machine {
+    let topology = topology::Machine::load("duo", &small()).expect("a machine");
     let image = image(&topology).expect("it can be assembled");
     let mut machine = Machine::new(&topology, options).expect("it can be built");
     machine.load(&image, "").expect("it fits");

@@ -7,10 +7,10 @@
 
 use std::sync::OnceLock;
 
-use emu_machine::{CpuCounters, Machine, Options, Stop, Until};
-use emu_observe::{Observer, Record, Wanted};
-use emu_sim::{CpuId, SimTime};
+use emu_machine::{Machine, Options};
+use emu_sim::SimTime;
 
+use crate::twin::{self, Case};
 use crate::world::{self, ARENA, SMALL_PAGES, Start};
 
 /// Simulated time of a run.
@@ -56,7 +56,6 @@ const VALUES: [u64; 64] = [
 struct Input<'a> {
     starts: [Start; 2],
     code: [&'a [u8]; 2],
-    is_compared: bool,
 }
 
 impl<'a> Input<'a> {
@@ -67,9 +66,8 @@ impl<'a> Input<'a> {
         let (&len, rest) = rest.split_first()?;
         let (code, other) = rest.split_at(usize::from(len).min(CODE_MAX).min(rest.len()));
         let other = &other[..other.len().min(CODE_MAX)];
-        let sum = data.iter().fold(0u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(*byte));
         let starts = [start(modes, first), start(modes >> 4, second)];
-        Some(Input { starts, code: [code, other], is_compared: sum >> 4 == 0 })
+        Some(Input { starts, code: [code, other] })
     }
 }
 
@@ -81,71 +79,20 @@ fn start(mode: u8, registers: &[u8; 16]) -> Start {
     Start { gpr: gpr.map(value), cs, ss, rflags, rsp: value(*rsp) }
 }
 
-/// All records of a run.
-#[derive(Default, PartialEq, Debug)]
-struct Log(Vec<Record>);
-
-impl Observer for Log {
-    fn wanted(&self) -> Wanted {
-        Wanted { wakes: true, lines: true, steps: false }
-    }
-    fn record(&mut self, record: &Record) {
-        self.0.push(*record);
-    }
-}
-
-/// What must not depend on the host.
-#[derive(PartialEq, Debug)]
-struct End {
-    stop: Stop,
-    now: SimTime,
-    registers: Vec<Vec<(&'static str, u64)>>,
-    counters: Vec<CpuCounters>,
-    log: Log,
-    memory: Vec<u8>,
-}
-
-fn load(booted: &Machine, input: &Input<'_>) -> (Machine, Until) {
-    let mut machine = booted.clone();
-    for (cpu, (start, code)) in input.starts.iter().zip(input.code).enumerate() {
-        start.write(&mut machine, cpu);
-        machine.write_guest(Start::code(cpu), code);
-    }
-    let time = machine.now() + TIME;
-    (machine, Until { time, regions: false })
-}
-
-fn end(booted: &Machine, input: &Input<'_>) -> End {
-    let (mut machine, until) = load(booted, input);
-    let mut log = Log::default();
-    let stop = machine.run(&until, &mut log);
-    assert_eq!(machine.check_laws(), Ok(()));
-    let cpus = [CpuId(0), CpuId(1)];
-    let counters = |cpu| CpuCounters { elided: 0, ..machine.counters(cpu) };
-    End {
-        stop,
-        now: machine.now(),
-        registers: cpus.map(|cpu| machine.registers(cpu)).to_vec(),
-        counters: cpus.map(counters).to_vec(),
-        log,
-        memory: machine.read_guest(COMPARED.0, COMPARED.1),
-    }
-}
-
 pub(crate) fn run(data: &[u8]) {
     static PLAIN: OnceLock<Machine> = OnceLock::new();
     static OTHER: OnceLock<Machine> = OnceLock::new();
     let Some(input) = Input::read(data) else { return };
+    let prepare = |machine: &mut Machine| {
+        for (cpu, (start, code)) in input.starts.iter().zip(input.code).enumerate() {
+            start.write(machine, cpu);
+            machine.write_guest(Start::code(cpu), code);
+        }
+    };
+    let case = Case { prepare, time: TIME, compared: COMPARED };
     let plain = PLAIN.get_or_init(|| world::boot(Options::default()));
-    if !input.is_compared {
-        let (mut machine, until) = load(plain, &input);
-        machine.run(&until, &mut ());
-        return assert_eq!(machine.check_laws(), Ok(()));
+    if !twin::is_compared(data) {
+        return case.run(plain);
     }
-    let other = OTHER.get_or_init(|| {
-        let shuffled = Options { elide_spins: false, shuffle_host: Some(1), ..Options::default() };
-        world::boot(shuffled)
-    });
-    let (plain, other) = (end(plain, &input), end(other, &input));
-    assert!(plain == other, "the host shows:\n{plain:#?}\n{other:#?}");
+    case.compare(plain, OTHER.get_or_init(|| world::boot(twin::options())));
 }
