@@ -52,7 +52,7 @@ pub const fn decay(sum: u64, periods: u64) -> u64 {
     }
     let halved = sum >> (periods / 32);
     let part = periods % 32;
-    (halved as u128 * DECAY[part as usize] as u128 >> 32) as u64
+    ((halved as u128 * DECAY[part as usize] as u128) >> 32) as u64
 }
 
 /// Decayed sums of an entity or a run queue.
