@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn an_unknown_key_names_its_neighbours() {
         let near = |key| near_names(key).collect::<Vec<_>>();
-        assert_eq!(near("cal_idle"), ["call_idle"]);
+        assert_eq!(near("cal_idle"), ["call_idle", "wa_idle"]);
         assert!(near("hz").contains(&"HZ"));
         assert_eq!(near("frobnicate"), [""; 0]);
         let text = check_switch(Isa::X86, "numip", "5").expect_err("unknown").to_string();
