@@ -26,10 +26,10 @@ use crate::{machine, task, testdev, tick};
 
 /// Starts the control thread.
 pub(crate) fn start() {
-    task::kthread_run(0, Class::Normal, control, 0);
+    task::kthread_run(0, Class::Normal, control, &());
 }
 
-extern "C" fn control(_: usize) {
+extern "C" fn control(_: &'static ()) {
     let code = match config().bench {
         Bench::None => guests_abi::exit::PASS,
         Bench::Idle => idle(),

@@ -11,7 +11,7 @@ use guests_abi::class::LineClass;
 use guests_sched::preempt::{Class, WEIGHT_NICE_0};
 
 use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::arch::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use crate::arch::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use crate::arch::{self, TaskPreempt};
 use crate::console::die;
 use crate::cpumask::CpuMask;
@@ -101,7 +101,8 @@ pub(crate) struct ThreadContext {
     next: Link<Task>,
     /// Function of the task, as an address.
     func: AtomicUsize,
-    arg: AtomicUsize,
+    /// What the function gets: a reference.
+    arg: AtomicPtr<()>,
 }
 
 /// A task; each part on lines of its own.
@@ -193,13 +194,17 @@ impl Task {
     }
 }
 
-/// Starts a thread on a CPU. Only the control thread may.
-pub(crate) fn kthread_run(
+/// Starts a thread on a CPU, which runs `func(arg)`. Only the control thread may.
+pub(crate) fn kthread_run<T: Sync>(
     cpu: usize,
     class: Class,
-    func: extern "C" fn(usize),
-    arg: usize,
+    func: extern "C" fn(&'static T),
+    arg: &'static T,
 ) -> &'static Task {
+    start(cpu, class, func as usize, core::ptr::from_ref(arg).cast_mut().cast())
+}
+
+fn start(cpu: usize, class: Class, func: usize, arg: *mut ()) -> &'static Task {
     let task = ended_task(cpu).unwrap_or_else(|| new_task(cpu));
     task.init(cpu);
     task.set_class(class);
@@ -214,7 +219,7 @@ pub(crate) fn kthread_run(
     task.ts.recent_used_cpu.store(cpu as u32, Relaxed);
     task.ti.flags.store(0, Relaxed);
     task.ti.preempt.start();
-    task.thread.func.store(func as usize, Relaxed);
+    task.thread.func.store(func, Relaxed);
     task.thread.arg.store(arg, Relaxed);
     let sp = arch::initial_stack(task.thread.stack_top.load(Relaxed), task_entry);
     task.thread.sp.store(sp, Relaxed);
@@ -238,7 +243,6 @@ fn ended_task(cpu: usize) -> Option<&'static Task> {
 fn new_task(cpu: usize) -> &'static Task {
     let task: &Task = &memory::alloc_slice(machine::node(cpu), 1)[0];
     let stack = memory::alloc(machine::node(cpu), STACK_BYTES, align_of::<Stack>());
-    task.init(cpu);
     task.thread.stack_top.store(stack + STACK_BYTES as u64, Relaxed);
     let tasks = &machine::cpu(cpu).tasks;
     task.thread.next.set(tasks.get());
@@ -254,8 +258,9 @@ extern "C" fn task_entry() -> ! {
     sched::schedule_tail();
     let task = arch::this_cpu().current();
     let func = task.thread.func.load(Relaxed);
-    // SAFETY: `prepare` stored a function of this type.
-    let func = unsafe { core::mem::transmute::<usize, extern "C" fn(usize)>(func) };
+    // SAFETY: `kthread_run` stored a function that takes a reference, as which it gets the `arg`
+    // that was stored with it.
+    let func = unsafe { core::mem::transmute::<usize, extern "C" fn(*const ())>(func) };
     func(task.thread.arg.load(Relaxed));
     task.ti.state.store(state::DEAD, Relaxed);
     sched::schedule();

@@ -3,18 +3,15 @@
 //! `iters` rounds of a hundred accesses: 94 to lines that stay in the L1, five along a buffer that
 //! only fits the L2, one atomic addition to a counter that four neighbours of the list share.
 
-use guests_abi::device::region;
 use guests_sched::preempt::Class;
 
-use super::gate::{Finish, Gate};
+use super::gate::Team;
 use super::nth_cpu;
 use crate::arch::atomic::AtomicU64;
 use crate::arch::atomic::Ordering::Relaxed;
-use crate::completion::Completion;
-use crate::link::Link;
 use crate::percpu::Line;
 use crate::start::config;
-use crate::{machine, memory, task, testdev};
+use crate::{machine, memory, task};
 
 /// Words of the buffer: 128 KiB, more than an L1.
 const SWEEP_WORDS: usize = 16 * 1024;
@@ -26,18 +23,9 @@ const NEAR_ACCESSES: usize = 94;
 /// CPUs to a counter.
 const SHARED_BY: usize = 4;
 
-/// What all share.
-struct Crowd {
-    cpus: usize,
-    gate: Gate,
-    finish: Finish,
-    done: Completion,
-}
-
-static CROWD: Link<Crowd> = Link::none();
-
 /// What one CPU works on.
 struct Work {
+    team: &'static Team,
     shared: &'static Line<AtomicU64>,
     near: &'static [AtomicU64],
     sweep: &'static [AtomicU64],
@@ -47,12 +35,9 @@ struct Work {
 pub(super) fn run() -> u64 {
     let config = config();
     let cpu_count = machine::cpu_count();
-    let cpus = config.on.count(cpu_count);
     let mut shared_at = nth_cpu(config.on, 0, "on");
     let mut shared = memory::alloc_value(machine::node(shared_at), Line(AtomicU64::new(0)));
-    let crowd = Crowd { cpus, gate: Gate::new(), finish: Finish::new(), done: Completion::new() };
-    let crowd = memory::alloc_value(0, crowd);
-    CROWD.set(Some(crowd));
+    let team = Team::new(config.on.count(cpu_count));
     let mut at = 0;
     config.on.for_each(cpu_count, |cpu| {
         if at % SHARED_BY == 0 && cpu != shared_at {
@@ -62,23 +47,19 @@ pub(super) fn run() -> u64 {
         let node = machine::node(cpu);
         let near = memory::alloc_slice(node, NEAR_WORDS);
         let sweep = memory::alloc_slice(node, SWEEP_WORDS);
-        let work = memory::alloc_value(node, Work { shared, near, sweep });
-        task::kthread_run(cpu, Class::Normal, work_loop, core::ptr::from_ref(work) as usize);
+        let work = memory::alloc_value(node, Work { team, shared, near, sweep });
+        task::kthread_run(cpu, Class::Normal, work_loop, work);
         at += 1;
     });
-    crowd.done.wait_for(cpus as u64);
+    team.wait();
     guests_abi::exit::PASS
 }
 
-#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
-extern "C" fn work_loop(work: usize) {
-    // SAFETY: `run` passed the address of a value that is never freed.
-    let work = unsafe { &*(work as *const Work) };
-    let crowd = CROWD.get_some();
+extern "C" fn work_loop(work: &'static Work) {
     for word in work.near.iter().chain(work.sweep).step_by(8) {
         word.store(1, Relaxed);
     }
-    crowd.gate.pass(crowd.cpus, || testdev::region_begin(region::BENCH));
+    work.team.begin();
     let mut at = 0;
     let mut sum = 0;
     for round in 0..config().iters as usize {
@@ -96,8 +77,5 @@ extern "C" fn work_loop(work: usize) {
         }
         work.shared.fetch_add(sum, Relaxed);
     }
-    if crowd.finish.arrive(crowd.cpus) {
-        testdev::region_end(region::BENCH);
-    }
-    crowd.done.complete();
+    work.team.end();
 }

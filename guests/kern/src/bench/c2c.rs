@@ -59,23 +59,15 @@ pub(super) fn run() -> u64 {
             machine::node(a),
             Pair { word, gate: Gate::new(), done: Completion::new(), series },
         );
-        let arg = core::ptr::from_ref(pair) as usize;
-        task::kthread_run(a, Class::Normal, ping, arg);
-        task::kthread_run(b, Class::Normal, pong, arg);
+        task::kthread_run(a, Class::Normal, ping, pair);
+        task::kthread_run(b, Class::Normal, pong, pair);
         pair.done.wait_for(2);
     }
     testdev::region_end(region::BENCH);
     guests_abi::exit::PASS
 }
 
-#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
-fn pair_of(arg: usize) -> &'static Pair {
-    // SAFETY: `run` passed the address of a value that is never freed.
-    unsafe { &*(arg as *const Pair) }
-}
-
-extern "C" fn ping(arg: usize) {
-    let pair = pair_of(arg);
+extern "C" fn ping(pair: &'static Pair) {
     let config = config();
     pair.series.touch();
     pair.gate.pass(2, || ());
@@ -92,8 +84,7 @@ extern "C" fn ping(arg: usize) {
     pair.done.complete();
 }
 
-extern "C" fn pong(arg: usize) {
-    let pair = pair_of(arg);
+extern "C" fn pong(pair: &'static Pair) {
     let config = config();
     pair.gate.pass(2, || ());
     // One run of `iters` before the first sample warms both sides up.

@@ -5,31 +5,30 @@
 //! sample is how many increments a CPU has made, and in which time.
 
 use guests_abi::block::SampleKind;
-use guests_abi::device::region;
 use guests_sched::preempt::Class;
 
-use super::gate::Gate;
+use super::gate::Team;
 use super::nth_cpu;
 use crate::arch::atomic::Ordering::{Relaxed, SeqCst};
 use crate::arch::atomic::{AtomicU32, AtomicU64};
-use crate::completion::Completion;
 use crate::config::Counter;
-use crate::link::Link;
 use crate::percpu::Line;
 use crate::samples::{Series, SeriesTable};
 use crate::start::config;
-use crate::{arch, machine, memory, task, testdev};
+use crate::{arch, machine, memory, task};
 
 /// What all share.
 struct Race {
-    cpus: usize,
-    gate: Gate,
     is_over: Line<AtomicU32>,
     word: Line<AtomicU64>,
-    done: Completion,
 }
 
-static RACE: Link<Race> = Link::none();
+/// What one CPU has.
+struct Runner {
+    team: &'static Team,
+    race: &'static Race,
+    series: Series,
+}
 
 /// Increments between two looks at `is_over`.
 const CHUNK: u64 = 16;
@@ -40,36 +39,25 @@ pub(super) fn run() -> u64 {
     let cpu_count = machine::cpu_count();
     let cpus = config.on.count(cpu_count);
     nth_cpu(config.on, 0, "on");
-    let race = memory::alloc_value(
-        0,
-        Race {
-            cpus,
-            gate: Gate::new(),
-            is_over: Line(AtomicU32::new(0)),
-            word: Line(AtomicU64::new(0)),
-            done: Completion::new(),
-        },
-    );
-    RACE.set(Some(race));
+    let team = Team::new(cpus);
+    let new = Race { is_over: Line(AtomicU32::new(0)), word: Line(AtomicU64::new(0)) };
+    let race = memory::alloc_value(0, new);
     let table = SeriesTable::publish(cpus);
     let mut at = 0;
     config.on.for_each(cpu_count, |cpu| {
         let series = table.define(at, SampleKind::Increments, cpu, cpu, 2);
-        let series = memory::alloc_value(machine::node(cpu), series);
-        task::kthread_run(cpu, Class::Normal, count, core::ptr::from_ref(series) as usize);
+        let runner = memory::alloc_value(machine::node(cpu), Runner { team, race, series });
+        task::kthread_run(cpu, Class::Normal, count, runner);
         at += 1;
     });
-    race.done.wait_for(cpus as u64);
+    team.wait();
     guests_abi::exit::PASS
 }
 
-#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
-extern "C" fn count(series: usize) {
-    // SAFETY: `run` passed the address of a value that is never freed.
-    let series = unsafe { &*(series as *const Series) };
-    let race = RACE.get_some();
+extern "C" fn count(runner: &'static Runner) {
+    let Runner { team, race, series } = runner;
     series.touch();
-    race.gate.pass(race.cpus, || testdev::region_begin(region::BENCH));
+    team.begin();
     match config().counter {
         Counter::Atomic => measure(race, series, |word| {
             word.fetch_add(1, SeqCst);
@@ -81,7 +69,7 @@ extern "C" fn count(series: usize) {
             }
         }),
     }
-    race.done.complete();
+    team.end();
 }
 
 /// Increments until somebody has made enough, and says how often and how long.

@@ -1,20 +1,25 @@
-//! Start gate of benchmark threads: all arrive, the last one may act, then all go.
+//! Threads of a benchmark that work at the same time: a gate that all pass together, and a team
+//! that makes a region of what they do.
 
-use crate::arch;
+use guests_abi::device::region;
+
 use crate::arch::atomic::{AtomicU32, Ordering::Acquire, Ordering::SeqCst};
+use crate::completion::Completion;
+use crate::percpu::Line;
+use crate::{arch, memory, testdev};
 
-/// A gate for one use, on lines of its own.
+/// All arrive, the last one may act, then all go. For one use, on lines of its own.
 #[repr(C, align(64))]
 pub(crate) struct Gate {
     arrived: AtomicU32,
     /// A word on a line of its own, so that late arrivals do not disturb those who wait.
-    open: crate::percpu::Line<AtomicU32>,
+    open: Line<AtomicU32>,
 }
 
 impl Gate {
     /// A closed gate.
     pub(crate) const fn new() -> Gate {
-        Gate { arrived: AtomicU32::new(0), open: crate::percpu::Line(AtomicU32::new(0)) }
+        Gate { arrived: AtomicU32::new(0), open: Line(AtomicU32::new(0)) }
     }
 
     /// Waits for `count` threads; the last one runs `act` before all go.
@@ -27,18 +32,38 @@ impl Gate {
     }
 }
 
-/// A count of threads that have finished, on a line of its own.
-#[repr(C, align(64))]
-pub(crate) struct Finish(AtomicU32);
+/// Threads of a benchmark that begin its region together, and end it when all have finished.
+pub(super) struct Team {
+    size: usize,
+    start: Gate,
+    /// Threads that have finished.
+    finished: Line<AtomicU32>,
+    done: Completion,
+}
 
-impl Finish {
-    /// Nobody has finished.
-    pub(crate) const fn new() -> Finish {
-        Finish(AtomicU32::new(0))
+impl Team {
+    /// A team whose threads are still to be started.
+    pub(super) fn new(size: usize) -> &'static Team {
+        let finished = Line(AtomicU32::new(0));
+        let team = Team { size, start: Gate::new(), finished, done: Completion::new() };
+        memory::alloc_value(0, team)
     }
 
-    /// Counts this thread; returns whether it is the last of `count`.
-    pub(crate) fn arrive(&self, count: usize) -> bool {
-        self.0.fetch_add(1, SeqCst) as usize + 1 == count
+    /// Waits for all threads; the last one begins the region.
+    pub(super) fn begin(&self) {
+        self.start.pass(self.size, || testdev::region_begin(region::BENCH));
+    }
+
+    /// Counts this thread as finished; the last one ends the region.
+    pub(super) fn end(&self) {
+        if self.finished.fetch_add(1, SeqCst) as usize + 1 == self.size {
+            testdev::region_end(region::BENCH);
+        }
+        self.done.complete();
+    }
+
+    /// Sleeps until all have finished.
+    pub(super) fn wait(&self) {
+        self.done.wait_for(self.size as u64);
     }
 }

@@ -6,14 +6,11 @@
 //! the call does not contain.
 
 use guests_abi::block::SampleKind;
-use guests_abi::device::region;
 use guests_sched::preempt::Class;
 
-use super::gate::{Finish, Gate};
+use super::gate::Team;
 use super::{empty, nth_cpu};
-use crate::completion::Completion;
 use crate::config::Config;
-use crate::link::Link;
 use crate::points::point;
 use crate::rng::Rng;
 use crate::samples::{Series, SeriesTable};
@@ -21,18 +18,9 @@ use crate::smp::{CallMany, smp_call_function_many, smp_call_function_single};
 use crate::start::config;
 use crate::{arch, machine, memory, task, testdev};
 
-/// What the callers share.
-struct Storm {
-    callers: usize,
-    gate: Gate,
-    finish: Finish,
-    done: Completion,
-}
-
-static STORM: Link<Storm> = Link::none();
-
 /// What one caller has for itself.
 struct Caller {
+    team: &'static Team,
     target: usize,
     /// Present when every other CPU is called.
     many: Option<CallMany>,
@@ -45,11 +33,7 @@ pub(super) fn run() -> u64 {
     let cpu_count = machine::cpu_count();
     let callers = config.cpulist.count(cpu_count);
     nth_cpu(config.cpulist, 0, "cpulist");
-    let storm = memory::alloc_value(
-        0,
-        Storm { callers, gate: Gate::new(), finish: Finish::new(), done: Completion::new() },
-    );
-    STORM.set(Some(storm));
+    let team = Team::new(callers);
     let table = SeriesTable::publish(callers);
     let mut at = 0;
     config.cpulist.for_each(cpu_count, |cpu| {
@@ -57,25 +41,21 @@ pub(super) fn run() -> u64 {
         let peer = if config.is_single { target } else { cpu };
         let series = table.define(at, SampleKind::Call, cpu, peer, config.numipi as usize);
         let many = (!config.is_single).then(|| CallMany::new(cpu));
-        let caller = memory::alloc_value(machine::node(cpu), Caller { target, many, series });
-        task::kthread_run(cpu, Class::Normal, call_loop, core::ptr::from_ref(caller) as usize);
+        let caller = memory::alloc_value(machine::node(cpu), Caller { team, target, many, series });
+        task::kthread_run(cpu, Class::Normal, call_loop, caller);
         at += 1;
     });
-    storm.done.wait_for(callers as u64);
+    team.wait();
     guests_abi::exit::PASS
 }
 
-#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
-extern "C" fn call_loop(caller: usize) {
-    // SAFETY: `run` passed the address of a value that is never freed.
-    let caller = unsafe { &*(caller as *const Caller) };
+extern "C" fn call_loop(caller: &'static Caller) {
     let config = config();
-    let storm = STORM.get_some();
     for _ in 0..config.warmup {
         call(config, caller);
     }
     caller.series.touch();
-    storm.gate.pass(storm.callers, || testdev::region_begin(region::BENCH));
+    caller.team.begin();
     let mut rng = Rng::new(testdev::seed(), arch::this_cpu().id());
     for at in 0..config.numipi as usize {
         if config.policy.jitter != 0 {
@@ -88,10 +68,7 @@ extern "C" fn call_loop(caller: usize) {
         caller.series.record(at, arch::clock_ticks_ordered() - begin);
     }
     caller.series.finish(config.numipi as usize);
-    if storm.finish.arrive(storm.callers) {
-        testdev::region_end(region::BENCH);
-    }
-    storm.done.complete();
+    caller.team.end();
 }
 
 #[inline]

@@ -16,7 +16,6 @@ use guests_sched::preempt::Class;
 use super::{empty, nth_cpu, resched};
 use crate::completion::Completion;
 use crate::console::{die, kprintln};
-use crate::link::Link;
 use crate::points::point;
 use crate::rng::Rng;
 use crate::samples::{Series, SeriesTable};
@@ -35,8 +34,6 @@ struct Trial {
     done: Completion,
 }
 
-static TRIAL: Link<Trial> = Link::none();
-
 /// Runs all tries; returns the exit code.
 pub(super) fn run() -> u64 {
     let config = config();
@@ -50,8 +47,7 @@ pub(super) fn run() -> u64 {
         machine::node(from),
         Trial { target, series, lost, done: Completion::new() },
     );
-    TRIAL.set(Some(trial));
-    task::kthread_run(from, Class::Normal, try_loop, 0);
+    task::kthread_run(from, Class::Normal, try_loop, trial);
     trial.done.wait_for(1);
     let lost = trial.lost.load(crate::arch::atomic::Ordering::Relaxed);
     if lost == 0 {
@@ -61,9 +57,8 @@ pub(super) fn run() -> u64 {
     guests_abi::exit::LOST_CALL
 }
 
-extern "C" fn try_loop(_: usize) {
+extern "C" fn try_loop(trial: &'static Trial) {
     let config = config();
-    let trial = TRIAL.get_some();
     let bound_ticks = tick::ticks_from_us(config.bound_us);
     testdev::region_begin(region::BENCH);
     let mut rng = Rng::new(testdev::seed(), arch::this_cpu().id());

@@ -74,14 +74,14 @@ pub(super) fn run() -> u64 {
     }
     config.to.for_each(cpu_count, |cpu| {
         if config.is_target_running && !is_in(config.from, cpu) {
-            kthread_run(cpu, Class::Normal, keep_busy, 0);
+            kthread_run(cpu, Class::Normal, keep_busy, &());
         }
     });
     config.busy.for_each(cpu_count, |cpu| {
-        kthread_run(cpu, Class::Normal, keep_busy, 0);
+        kthread_run(cpu, Class::Normal, keep_busy, &());
     });
     config.busy_sched_idle.for_each(cpu_count, |cpu| {
-        kthread_run(cpu, Class::Idle, keep_busy, 0);
+        kthread_run(cpu, Class::Idle, keep_busy, &());
     });
     let scene = memory::alloc_value(
         0,
@@ -89,8 +89,7 @@ pub(super) fn run() -> u64 {
     );
     SCENE.set(Some(scene));
     for caller in caller_list.iter().rev().filter_map(Link::get) {
-        let arg = core::ptr::from_ref(caller) as usize;
-        kthread_run(caller.cpu, Class::Normal, call_thread, arg);
+        kthread_run(caller.cpu, Class::Normal, call_thread, caller);
     }
     scene.done.wait_for(callers as u64);
     guests_abi::exit::PASS
@@ -121,15 +120,12 @@ fn start_partners(config: &Config, caller: usize) -> &'static [Link<Table>] {
         let new = Table { ping: Completion::new(), pong: Completion::new() };
         let table = memory::alloc_value(machine::node(cpu), new);
         tables[cpu].set(Some(table));
-        kthread_run(cpu, Class::Normal, partner, core::ptr::from_ref(table) as usize);
+        kthread_run(cpu, Class::Normal, partner, table);
     });
     tables
 }
 
-#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
-extern "C" fn partner(table: usize) {
-    // SAFETY: `start_partners` passed the address of a value that is never freed.
-    let table = unsafe { &*(table as *const Table) };
+extern "C" fn partner(table: &'static Table) {
     loop {
         table.ping.wait_for(1);
         tick::busy_wait_us(config().gap_us);
@@ -145,7 +141,7 @@ fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
     let cpu_count = machine::cpu_count();
     let sleepers = memory::alloc_slice::<Link<Task>>(machine::node(caller), cpu_count);
     config.to.for_each(cpu_count, |cpu| {
-        let task = kthread_run(cpu, Class::Normal, sleeper, 0);
+        let task = kthread_run(cpu, Class::Normal, sleeper, &());
         while task.ts.on_rq.load(Relaxed) != 0 {
             tick::sleep_us(1);
         }
@@ -157,10 +153,7 @@ fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
     sleepers
 }
 
-#[expect(unsafe_code, reason = "makes a reference of a thread's argument")]
-extern "C" fn call_thread(arg: usize) {
-    // SAFETY: `run` passed the address of a value that is never freed.
-    let caller = unsafe { &*(arg as *const Caller) };
+extern "C" fn call_thread(caller: &'static Caller) {
     let config = config();
     let scene = SCENE.get_some();
     if caller.is_first {
@@ -253,14 +246,14 @@ extern "C" fn wake_in_handler(sleeper: usize) {
     try_to_wake_up(unsafe { &*(sleeper as *const Task) });
 }
 
-extern "C" fn keep_busy(_: usize) {
+extern "C" fn keep_busy(_: &'static ()) {
     loop {
         point!(busy_loop);
         arch::cpu_relax();
     }
 }
 
-extern "C" fn sleeper(_: usize) {
+extern "C" fn sleeper(_: &'static ()) {
     loop {
         set_current_state(state::INTERRUPTIBLE);
         schedule();
