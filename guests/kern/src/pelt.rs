@@ -101,21 +101,8 @@ impl Cpu {
 
     fn update_cfs_rq_load_avg(&self, now_ns: u64) {
         let avg = &self.cfsa;
-        let divider = avg.sums().divider();
         if self.cfsr.nr.load(Relaxed) != 0 {
-            self.cfsr.lock.lock();
-            let take = |from: &AtomicU64| {
-                let value = from.load(Relaxed);
-                from.store(0, Relaxed);
-                value
-            };
-            let (load, util) = (take(&self.cfsr.load), take(&self.cfsr.util));
-            take(&self.cfsr.nr);
-            self.cfsr.lock.unlock();
-            take_off(&avg.load_avg, load);
-            take_off(&avg.load_sum, load * divider);
-            take_off(&avg.util_avg, util);
-            take_off(&avg.util_sum, util * divider);
+            self.take_removed_off();
         }
         let mut sums = avg.sums();
         let is_running = !self.rqc.curr.get_some().is_idle_task();
@@ -125,6 +112,22 @@ impl Cpu {
             avg.load_avg.store(sums.load_avg(1), Relaxed);
             avg.util_avg.store(sums.util_avg(), Relaxed);
         }
+    }
+
+    /// Takes off what has left with tasks that were woken elsewhere.
+    fn take_removed_off(&self) {
+        self.cfsr.lock.lock();
+        let [_, load, util] = [&self.cfsr.nr, &self.cfsr.load, &self.cfsr.util].map(|from| {
+            let value = from.load(Relaxed);
+            from.store(0, Relaxed);
+            value
+        });
+        self.cfsr.lock.unlock();
+        let divider = self.cfsa.sums().divider();
+        take_off(&self.cfsa.load_avg, load);
+        take_off(&self.cfsa.load_sum, load * divider);
+        take_off(&self.cfsa.util_avg, util);
+        take_off(&self.cfsa.util_sum, util * divider);
     }
 
     /// Adds a task's average to that of the run queue; from now on both age together.

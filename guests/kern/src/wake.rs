@@ -114,13 +114,11 @@ fn ttwu_runnable(wakee: &'static Task) -> bool {
 
 /// Enters the wakee on the target's run queue, or has the target do it.
 fn ttwu_queue(wakee: &'static Task, target: usize) {
-    let is_locked = match ttwu_path(target, false) {
-        Path::Direct => false,
-        Path::Queued => return ttwu_queue_wakelist(wakee, target),
-        Path::DirectIfFree if machine::cpu(target).rq_trylock_remote() => true,
-        Path::DirectIfFree => return ttwu_queue_wakelist(wakee, target),
+    let cpu = match ttwu_path(target, false) {
+        Path::Direct => lock_target(target),
+        Path::DirectIfFree if machine::cpu(target).rq_trylock_remote() => machine::cpu(target),
+        Path::DirectIfFree | Path::Queued => return ttwu_queue_wakelist(wakee, target),
     };
-    let cpu = if is_locked { machine::cpu(target) } else { lock_target(target) };
     cpu.update_rq_clock();
     activate(cpu, wakee);
     cpu.rq_unlock();
