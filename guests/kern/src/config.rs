@@ -371,7 +371,7 @@ impl Policy {
                 self.ttwu_queue = TtwuQueue::from_name(value).unwrap_or(TtwuQueue::Off);
             }
             "ttwu_via" => {
-                self.ttwu_via = if value == "resched" { TtwuVia::Resched } else { TtwuVia::Csd }
+                self.ttwu_via = TtwuVia::from_name(value).unwrap_or(TtwuVia::Csd);
             }
             "wa_idle" => self.wa_idle = WaIdle::from_name(value).unwrap_or(WaIdle::CachePrev),
             "wa_prev_idle" => self.has_wa_prev_idle = is_on,
@@ -382,13 +382,7 @@ impl Policy {
                 self.sched_idle_cpu = variant.unwrap_or(SchedIdleCpu::Always);
             }
             "ttwu_poll" => self.is_ttwu_poll = is_on,
-            "preempt" => {
-                self.preempt = match value {
-                    "always" => Preempt::Always,
-                    "never" => Preempt::Never,
-                    _ => Preempt::Cfs,
-                }
-            }
+            "preempt" => self.preempt = Preempt::from_name(value).unwrap_or(Preempt::Cfs),
             "lock" => {
                 self.lock = if value == "ticket" { LockKind::Ticket } else { LockKind::Queued }
             }

@@ -2,37 +2,17 @@
 //!
 //! Linux: `wake_wide`, `wake_affine`, `wake_affine_idle`, `wake_affine_weight`, `record_wakee`.
 
-/// The rule that asks who is idle; boot switch `wa_idle`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum WaIdle {
-    /// No such rule.
-    Off,
-    /// This CPU idle: this one (up to 4.15).
-    ThisIdle,
-    /// This CPU idle and sharing the cache with prev: this one (7332dec055f2).
-    Cache,
-    /// As `Cache`, but prev when that is idle, too (806486c377e3, 4.16 on).
-    CachePrev,
-}
-
-impl WaIdle {
-    /// All rules, in the order of the tables.
-    pub const ALL: [WaIdle; 4] = [WaIdle::Off, WaIdle::ThisIdle, WaIdle::Cache, WaIdle::CachePrev];
-
-    /// Value of the boot switch.
-    pub const fn name(self) -> &'static str {
-        match self {
-            WaIdle::Off => "off",
-            WaIdle::ThisIdle => "this_idle",
-            WaIdle::Cache => "cache",
-            WaIdle::CachePrev => "cache_prev",
-        }
-    }
-
-    /// The rule of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<WaIdle> {
-        WaIdle::ALL.into_iter().find(|rule| rule.name() == name)
+variants! {
+    /// The rule that asks who is idle; boot switch `wa_idle`.
+    WaIdle {
+        /// No such rule.
+        Off = "off",
+        /// This CPU idle: this one (up to 4.15).
+        ThisIdle = "this_idle",
+        /// This CPU idle and sharing the cache with prev: this one (7332dec055f2).
+        Cache = "cache",
+        /// As `Cache`, but prev when that is idle, too (806486c377e3, 4.16 on).
+        CachePrev = "cache_prev",
     }
 }
 

@@ -4,40 +4,21 @@
 
 use crate::flags::{NEED_RESCHED, NOTIFY_IPI, POLLING};
 
-/// Variant of the policy; boot switch `call_idle`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum CallIdle {
-    /// Always an IPI; flags are not looked at, the idle loop does not flush.
-    Revert,
-    /// A polling CPU is signalled by NEED_RESCHED, and schedules in full afterwards.
-    NeedResched,
-    /// A polling CPU is signalled by a bit of its own, and schedules only when asked to.
-    NotifyIpi,
-    /// As `NeedResched`, with a shortcut in `schedule_idle` when nothing is runnable.
-    SmIdle,
+variants! {
+    /// Variant of the policy; boot switch `call_idle`.
+    CallIdle {
+        /// Always an IPI; flags are not looked at, the idle loop does not flush.
+        Revert = "revert",
+        /// A polling CPU is signalled by NEED_RESCHED, and schedules in full afterwards.
+        NeedResched = "need_resched",
+        /// A polling CPU is signalled by a bit of its own, and schedules only when asked to.
+        NotifyIpi = "notify_ipi",
+        /// As `NeedResched`, with a shortcut in `schedule_idle` when nothing is runnable.
+        SmIdle = "sm_idle",
+    }
 }
 
 impl CallIdle {
-    /// All variants, in the order of the tables.
-    pub const ALL: [CallIdle; 4] =
-        [CallIdle::Revert, CallIdle::NeedResched, CallIdle::NotifyIpi, CallIdle::SmIdle];
-
-    /// Value of the boot switch.
-    pub const fn name(self) -> &'static str {
-        match self {
-            CallIdle::Revert => "revert",
-            CallIdle::NeedResched => "need_resched",
-            CallIdle::NotifyIpi => "notify_ipi",
-            CallIdle::SmIdle => "sm_idle",
-        }
-    }
-
-    /// The variant of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<CallIdle> {
-        CallIdle::ALL.into_iter().find(|variant| variant.name() == name)
-    }
-
     /// Bits that end the idle loop of a CPU under this variant.
     #[inline]
     pub const fn wake_bits(self) -> u32 {
@@ -125,7 +106,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for variant in CallIdle::ALL {
+        for &variant in CallIdle::ALL {
             assert_eq!(CallIdle::from_name(variant.name()), Some(variant));
         }
     }
@@ -158,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_bit_that_is_set_ends_the_idle_loop() {
-        for variant in CallIdle::ALL {
+        for &variant in CallIdle::ALL {
             if let Signal::SetFlags(flags) = signal(variant, POLLING) {
                 assert_ne!(flags & variant.wake_bits(), 0, "{variant:?}");
                 assert!(flushes(variant), "{variant:?} would never see the call");

@@ -4,9 +4,38 @@
 //! the atomics and the interrupts, in the order that the policies prescribe. So the tables of the
 //! policies stand here once, and are tested on the host. Reading order: [`flags`] (bits of
 //! `thread_info.flags`), [`call_idle`] (a remote call meets an idle CPU), [`resched`]
-//! (`resched_curr`), [`preempt`] (does a wakee preempt), [`affine`] and [`sis`] (where a wakee
-//! goes), [`ttwu`] (queue a wake or lock the run queue).
+//! (`resched_curr`), [`preempt`] (does a wakee preempt), [`pelt`] (load averages), [`affine`] and
+//! [`sis`] (where a wakee goes), [`ttwu`] (queue a wake or lock the run queue).
 #![no_std]
+
+/// The variants of a policy, each with the value of its boot switch.
+macro_rules! variants {
+    (
+        $(#[$doc:meta])* $policy:ident {
+            $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum $policy { $($(#[$variant_doc])* $variant,)* }
+
+        impl $policy {
+            /// All variants, in the order of the tables.
+            pub const ALL: &'static [$policy] = &[$($policy::$variant,)*];
+
+            /// Value of the boot switch.
+            pub const fn name(self) -> &'static str {
+                match self { $($policy::$variant => $text,)* }
+            }
+
+            /// The variant of that name, if there is one.
+            pub fn from_name(name: &str) -> Option<$policy> {
+                $policy::ALL.iter().copied().find(|variant| variant.name() == name)
+            }
+        }
+    };
+}
 
 pub mod flags;
 

@@ -2,16 +2,16 @@
 //!
 //! Not modelled: `eevdf` (it needs deadlines and lag, which the run queue does not keep yet).
 
-/// Variant of the test; boot switch `preempt`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Preempt {
-    /// By vruntime and wake-up granularity.
-    Cfs,
-    /// Among normal tasks always.
-    Always,
-    /// Among normal tasks never.
-    Never,
+variants! {
+    /// Variant of the test; boot switch `preempt`.
+    Preempt {
+        /// By vruntime and wake-up granularity.
+        Cfs = "cfs",
+        /// Among normal tasks always.
+        Always = "always",
+        /// Among normal tasks never.
+        Never = "never",
+    }
 }
 
 /// Scheduling class of a task, as far as the test looks.

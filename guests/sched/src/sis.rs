@@ -3,66 +3,27 @@
 //! The search is a function over a [`View`] of the CPUs, so that the order of the looks is the
 //! same on the host, in the tests, and in the kernel, where each look reads remote lines.
 
-/// How far the search goes; boot switch `sis`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Sis {
-    /// Target, prev and the recently used CPU; no scan.
-    TargetOnly,
-    /// The whole LLC.
-    Full,
-    /// A part of the LLC that shrinks with its utilisation (6.0 on).
-    Util,
-}
-
-/// What CPUs that run nothing but SCHED_IDLE tasks count as; boot switch `sched_idle_cpu`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum SchedIdleCpu {
-    /// Busy.
-    Off,
-    /// Idle as target or prev; in scans the second choice (3c29e651e16d, 5.4).
-    Fallback,
-    /// Idle (17346452b25b, 5.6 on).
-    Always,
-}
-
-impl Sis {
-    /// All variants, in the order of the tables.
-    pub const ALL: [Sis; 3] = [Sis::TargetOnly, Sis::Full, Sis::Util];
-
-    /// Value of the boot switch.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Sis::TargetOnly => "target_only",
-            Sis::Full => "full",
-            Sis::Util => "util",
-        }
-    }
-
-    /// The variant of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<Sis> {
-        Sis::ALL.into_iter().find(|variant| variant.name() == name)
+variants! {
+    /// How far the search goes; boot switch `sis`.
+    Sis {
+        /// Target, prev and the recently used CPU; no scan.
+        TargetOnly = "target_only",
+        /// The whole LLC.
+        Full = "full",
+        /// A part of the LLC that shrinks with its utilisation (6.0 on).
+        Util = "util",
     }
 }
 
-impl SchedIdleCpu {
-    /// All variants, in the order of the tables.
-    pub const ALL: [SchedIdleCpu; 3] =
-        [SchedIdleCpu::Off, SchedIdleCpu::Fallback, SchedIdleCpu::Always];
-
-    /// Value of the boot switch.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SchedIdleCpu::Off => "off",
-            SchedIdleCpu::Fallback => "fallback",
-            SchedIdleCpu::Always => "always",
-        }
-    }
-
-    /// The variant of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<SchedIdleCpu> {
-        SchedIdleCpu::ALL.into_iter().find(|variant| variant.name() == name)
+variants! {
+    /// What CPUs that run nothing but SCHED_IDLE tasks count as; boot switch `sched_idle_cpu`.
+    SchedIdleCpu {
+        /// Busy.
+        Off = "off",
+        /// Idle as target or prev; in scans the second choice (3c29e651e16d, 5.4).
+        Fallback = "fallback",
+        /// Idle (17346452b25b, 5.6 on).
+        Always = "always",
     }
 }
 

@@ -2,34 +2,34 @@
 //!
 //! Linux: `ttwu_queue`, `ttwu_queue_cond`.
 
-/// Variant of the condition; boot switch `ttwu_queue`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum TtwuQueue {
-    /// Never queue.
-    Off,
-    /// Queue on every other CPU.
-    Always,
-    /// Queue across LLCs.
-    CrossLlc,
-    /// Also queue when the wakee is still being switched out.
-    OnCpu,
-    /// Also queue when the target has nothing runnable.
-    Idle,
-    /// As `Idle`, and queue whenever the CPUs do not share an L2.
-    L2Skip,
-    /// Queue when the remote lock is not free.
-    Trylock,
+variants! {
+    /// Variant of the condition; boot switch `ttwu_queue`.
+    TtwuQueue {
+        /// Never queue.
+        Off = "off",
+        /// Queue on every other CPU.
+        Always = "always",
+        /// Queue across LLCs.
+        CrossLlc = "cross_llc",
+        /// Also queue when the wakee is still being switched out.
+        OnCpu = "on_cpu",
+        /// Also queue when the target has nothing runnable.
+        Idle = "idle",
+        /// As `Idle`, and queue whenever the CPUs do not share an L2.
+        L2Skip = "l2_skip",
+        /// Queue when the remote lock is not free.
+        Trylock = "trylock",
+    }
 }
 
-/// What carries a queued wake, and so which interrupt; boot switch `ttwu_via`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum TtwuVia {
-    /// A list of its own and the reschedule interrupt.
-    Resched,
-    /// The call queue and the call-function interrupt.
-    Csd,
+variants! {
+    /// What carries a queued wake, and so which interrupt; boot switch `ttwu_via`.
+    TtwuVia {
+        /// A list of its own and the reschedule interrupt.
+        Resched = "resched",
+        /// The call queue and the call-function interrupt.
+        Csd = "csd",
+    }
 }
 
 /// What the waker knows without a look at the target's run queue.
@@ -57,35 +57,6 @@ pub enum Path {
 }
 
 impl TtwuQueue {
-    /// All variants, in the order of the tables.
-    pub const ALL: [TtwuQueue; 7] = [
-        TtwuQueue::Off,
-        TtwuQueue::Always,
-        TtwuQueue::CrossLlc,
-        TtwuQueue::OnCpu,
-        TtwuQueue::Idle,
-        TtwuQueue::L2Skip,
-        TtwuQueue::Trylock,
-    ];
-
-    /// Value of the boot switch.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TtwuQueue::Off => "off",
-            TtwuQueue::Always => "always",
-            TtwuQueue::CrossLlc => "cross_llc",
-            TtwuQueue::OnCpu => "on_cpu",
-            TtwuQueue::Idle => "idle",
-            TtwuQueue::L2Skip => "l2_skip",
-            TtwuQueue::Trylock => "trylock",
-        }
-    }
-
-    /// The variant of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<TtwuQueue> {
-        TtwuQueue::ALL.into_iter().find(|variant| variant.name() == name)
-    }
-
     /// Whether a wakee that is still being switched out may be queued instead of waited for
     /// (5.8 on).
     #[inline]
@@ -165,7 +136,7 @@ mod tests {
             });
             has_read
         };
-        for variant in TtwuQueue::ALL {
+        for &variant in TtwuQueue::ALL {
             assert!(!reads(variant, false), "{variant:?} across LLCs");
             assert_eq!(reads(variant, true), variant.queues_on_cpu(), "{variant:?} inside an LLC");
         }
@@ -173,7 +144,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for variant in TtwuQueue::ALL {
+        for &variant in TtwuQueue::ALL {
             assert_eq!(TtwuQueue::from_name(variant.name()), Some(variant));
         }
     }
