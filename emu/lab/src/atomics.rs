@@ -5,38 +5,25 @@
 //! the published ones, the time of one increment of one CPU: their number over what all get done.
 //! Machines with LSE run each loop by LSE and by exclusives.
 
-use emu_machine::{Options, Until};
 use guests_abi::block::SampleKind;
 use serde::Serialize;
 use topology::Machine;
 
-use crate::bench::{self, in_parallel};
-use crate::c2c::Atomics;
-use crate::counters::{Counters, Series, read_samples};
+use crate::bench::{Setup, in_parallel};
+use crate::c2c::{Atomics, list};
+use crate::counters::Series;
 use crate::ending::LabError;
-use crate::image::kernel;
 use crate::machines;
 use crate::published::{self, PublishedTime};
-use crate::rig::{Program, Progress, Rig};
-use crate::settings::Switches;
+use crate::rig::{Progress, Rig};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Machine: name or path.
-    pub machine: String,
-    /// Overrides as `KEY=VALUE`.
-    pub set: Vec<String>,
-    /// Boot switches.
-    pub switches: Switches,
+    /// Machine, switches, seed.
+    pub setup: Setup,
     /// Numbers of CPUs that increment.
     pub cpus: Vec<usize>,
-    /// Seed.
-    pub seed: u64,
-    /// Simulated time after which a run is given up.
-    pub limit: emu_sim::SimTime,
-    /// Host threads.
-    pub jobs: usize,
 }
 
 /// Result of the bench.
@@ -100,10 +87,10 @@ fn choose(machine: &Machine, request: &Request) -> Result<Vec<Choice>, LabError>
     }
     let mut choices = Vec::new();
     for counter in COUNTERS {
-        if request.switches.given("counter").is_some_and(|given| given != counter) {
+        if request.setup.switches.given("counter").is_some_and(|given| given != counter) {
             continue;
         }
-        for &atomics in Atomics::of(machine, &request.switches) {
+        for &atomics in Atomics::of(machine, &request.setup.switches) {
             for &cpus in &request.cpus {
                 choices.push(Choice { counter, atomics, on: nearest(machine, cpus) });
             }
@@ -124,7 +111,7 @@ fn nearest(machine: &Machine, count: usize) -> Vec<usize> {
 ///
 /// Errors: `Input` for settings that do not work.
 pub fn check(request: &Request) -> Result<(), LabError> {
-    let machine = machines::load(&request.machine, &request.set)?;
+    let machine = machines::load(&request.setup.machine, &request.setup.set)?;
     choose(&machine, request).map(drop)
 }
 
@@ -132,10 +119,10 @@ pub fn check(request: &Request) -> Result<(), LabError> {
 ///
 /// Errors: `Input` for settings that do not work, `Ended` and `Laws` from the runs.
 pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report, LabError> {
-    let machine = machines::load(&request.machine, &request.set)?;
+    let machine = machines::load(&request.setup.machine, &request.setup.set)?;
     let choices = choose(&machine, request)?;
     progress.begin("counting", choices.len() as u64);
-    let rows = in_parallel(request.jobs, choices.len(), |n| {
+    let rows = in_parallel(request.setup.jobs, choices.len(), |n| {
         let Choice { counter, on, .. } = &choices[n];
         let row = measure::<R>(request, &machine, &choices[n], progress);
         row.map_err(|error| error.during(format!("atomics {counter} on {} cpus", on.len())))
@@ -145,8 +132,8 @@ pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report,
         schema: "crosscall.atomics/1",
         version: env!("CARGO_PKG_VERSION"),
         machine: machine.id.clone(),
-        overrides: request.set.clone(),
-        seed: request.seed,
+        overrides: request.setup.set.clone(),
+        seed: request.setup.seed,
         rows: rows.into_iter().collect::<Result<_, _>>()?,
     })
 }
@@ -159,19 +146,12 @@ fn measure<R: Rig>(
     progress: &dyn Progress,
 ) -> Result<Row, LabError> {
     let Choice { counter, atomics, ref on } = *choice;
-    let mut switches = request.switches.clone();
+    let mut switches = request.setup.switches.clone();
     switches.set("bench", "atomics")?;
     switches.set("counter", counter)?;
-    let list: Vec<String> = on.iter().map(usize::to_string).collect();
-    switches.set("on", &list.join(","))?;
+    switches.set("on", &list(on.iter().copied()))?;
     atomics.choose(&mut switches)?;
-    let options = Options { seed: request.seed, ..Options::default() };
-    let bootargs = switches.bootargs_on(machine.isa)?;
-    let mut rig = R::build(machine, options, &Program::new(kernel(machine.isa), &bootargs))?;
-    let stop = rig.run(&Until { time: request.limit, regions: false }, &mut ());
-    bench::passed(&rig, stop)?;
-    progress.advance(1, Counters::read(&rig)?.sum("instructions").unwrap_or(0));
-    let series = read_samples(&rig)?;
+    let series = request.setup.sample::<R>(machine, &switches, progress)?;
     let is_it = |series: &&Series| series.kind == SampleKind::Increments;
     let counts: Vec<(f64, f64)> = series
         .iter()
@@ -227,19 +207,22 @@ pub fn csv(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Switches;
 
     #[test]
     fn siblings_come_last_and_counts_are_bounded() {
         let machine = machines::load("epyc-7763-2s", &[]).expect("machine");
         assert_eq!(nearest(&machine, 129)[127..], [127, 128]);
         let request = |machine: &str, cpus| Request {
-            machine: machine.to_owned(),
-            set: Vec::new(),
-            switches: Switches::default(),
+            setup: Setup {
+                machine: machine.to_owned(),
+                set: Vec::new(),
+                switches: Switches::default(),
+                seed: 1,
+                limit: emu_sim::SimTime::from_us(1),
+                jobs: 1,
+            },
             cpus,
-            seed: 1,
-            limit: emu_sim::SimTime::from_us(1),
-            jobs: 1,
         };
         let error = check(&request("duo", vec![1, 3])).expect_err("too many").to_string();
         assert_eq!(error, "3 cpus: duo has 2; choose others with --counts");

@@ -17,6 +17,7 @@ use crate::ending::{Ending, LabError};
 use crate::image::kernel;
 use crate::laws;
 use crate::rig::{Program, Progress, Rig};
+use crate::settings::Switches;
 
 /// What all variants of a bench have in common.
 #[derive(Clone, Debug)]
@@ -75,6 +76,43 @@ pub(crate) fn run_variants<R: Rig>(
     });
     progress.end();
     results.into_iter().collect()
+}
+
+/// What benches that sample whole runs are asked for in common.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Machine: name or path.
+    pub machine: String,
+    /// Overrides as `KEY=VALUE`.
+    pub set: Vec<String>,
+    /// Boot switches.
+    pub switches: Switches,
+    /// Seed.
+    pub seed: u64,
+    /// Simulated time after which a run is given up.
+    pub limit: SimTime,
+    /// Host threads.
+    pub jobs: usize,
+}
+
+impl Setup {
+    /// Runs a guest with these switches to its success and returns what it sampled.
+    ///
+    /// Errors: `Input` for settings that do not work, `Ended`, `Laws`.
+    pub(crate) fn sample<R: Rig>(
+        &self,
+        machine: &Machine,
+        switches: &Switches,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Series>, LabError> {
+        let options = Options { seed: self.seed, ..Options::default() };
+        let bootargs = switches.bootargs_on(machine.isa)?;
+        let mut rig = R::build(machine, options, &Program::new(kernel(machine.isa), &bootargs))?;
+        let stop = rig.run(&Until { time: self.limit, regions: false }, &mut ());
+        passed(&rig, stop)?;
+        progress.advance(1, Counters::read(&rig)?.sum("instructions").unwrap_or(0));
+        read_samples(&rig)
+    }
 }
 
 /// Calls `work` for `0..count` on up to `jobs` host threads and returns the results by index.

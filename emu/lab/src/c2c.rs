@@ -5,18 +5,16 @@
 //! spread evenly over all pairs of the class, chosen without chance; its value is their median.
 //! Arm machines with LSE run it twice, by CAS and by exclusives: the two have little in common.
 
-use emu_machine::{Options, Until};
 use guests_abi::block::SampleKind;
 use serde::Serialize;
 use topology::{Distance, Isa, Level, Machine};
 
-use crate::bench::{self, in_parallel};
-use crate::counters::{Counters, read_samples};
+use crate::bench::{Setup, in_parallel};
+use crate::counters::Series;
 use crate::ending::LabError;
-use crate::image::kernel;
 use crate::machines;
 use crate::published::{self, PublishedTime};
-use crate::rig::{Program, Progress, Rig};
+use crate::rig::{Progress, Rig};
 use crate::settings::Switches;
 use crate::stats::Stats;
 
@@ -26,20 +24,10 @@ pub const PAIRS_MAX: usize = 12;
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Machine: name or path.
-    pub machine: String,
-    /// Overrides as `KEY=VALUE`.
-    pub set: Vec<String>,
-    /// Boot switches.
-    pub switches: Switches,
+    /// Machine, switches, seed.
+    pub setup: Setup,
     /// Pairs of each class.
     pub pairs: usize,
-    /// Seed.
-    pub seed: u64,
-    /// Simulated time after which a run is given up.
-    pub limit: emu_sim::SimTime,
-    /// Host threads.
-    pub jobs: usize,
 }
 
 /// Result of the bench.
@@ -209,18 +197,18 @@ fn spread_out(pairs: &[(usize, usize)], count: usize) -> Vec<(usize, usize)> {
 ///
 /// Errors: `Input` for settings that do not work.
 pub fn check(request: &Request) -> Result<(), LabError> {
-    machines::load(&request.machine, &request.set)
-        .map(|m| drop(choose(&m, request.pairs, &request.switches)))
+    machines::load(&request.setup.machine, &request.setup.set)
+        .map(|m| drop(choose(&m, request.pairs, &request.setup.switches)))
 }
 
 /// Runs the bench.
 ///
 /// Errors: `Input` for settings that do not work, `Ended` and `Laws` from the runs.
 pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report, LabError> {
-    let machine = machines::load(&request.machine, &request.set)?;
-    let choices = choose(&machine, request.pairs, &request.switches);
+    let machine = machines::load(&request.setup.machine, &request.setup.set)?;
+    let choices = choose(&machine, request.pairs, &request.setup.switches);
     progress.begin("handing lines over", choices.len() as u64);
-    let classes = in_parallel(request.jobs, choices.len(), |n| {
+    let classes = in_parallel(request.setup.jobs, choices.len(), |n| {
         let class = measure::<R>(request, &machine, &choices[n], progress);
         class.map_err(|error| error.during(format!("c2c {}", choices[n].class)))
     });
@@ -229,13 +217,14 @@ pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report,
         schema: "crosscall.c2c/1",
         version: env!("CARGO_PKG_VERSION"),
         machine: machine.id.clone(),
-        overrides: request.set.clone(),
-        seed: request.seed,
+        overrides: request.setup.set.clone(),
+        seed: request.setup.seed,
         classes: classes.into_iter().collect::<Result<_, _>>()?,
     })
 }
 
-fn list(cpus: impl Iterator<Item = usize>) -> String {
+/// The text of a list of cpus, as switches take it.
+pub(crate) fn list(cpus: impl Iterator<Item = usize>) -> String {
     cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }
 
@@ -246,26 +235,18 @@ fn measure<R: Rig>(
     choice: &Choice,
     progress: &dyn Progress,
 ) -> Result<Class, LabError> {
-    let mut switches = request.switches.clone();
+    let mut switches = request.setup.switches.clone();
     switches.set("bench", "c2c")?;
     switches.set("c2c_a", &list(choice.pairs.iter().map(|pair| pair.0)))?;
     switches.set("c2c_b", &list(choice.pairs.iter().map(|pair| pair.1)))?;
     switches.set("c2c_home", &choice.home.to_string())?;
     choice.atomics.choose(&mut switches)?;
-    let options = Options { seed: request.seed, ..Options::default() };
-    let bootargs = switches.bootargs_on(machine.isa)?;
-    let mut rig = R::build(machine, options, &Program::new(kernel(machine.isa), &bootargs))?;
-    let stop = rig.run(&Until { time: request.limit, regions: false }, &mut ());
-    bench::passed(&rig, stop)?;
-    let counters = Counters::read(&rig)?;
-    progress.advance(1, counters.sum("instructions").unwrap_or(0));
+    let series = request.setup.sample::<R>(machine, &switches, progress)?;
     let iters: u64 = switches.get("iters").and_then(|text| text.parse().ok()).unwrap_or(1);
-    let pairs = pairs_of(&rig, machine.clocks.tsc_khz, iters)?;
-    class_of(machine, choice, pairs)
+    class_of(machine, choice, pairs_of(&series, machine.clocks.tsc_khz, iters))
 }
 
-fn pairs_of<R: Rig>(rig: &R, tsc_khz: u64, iters: u64) -> Result<Vec<Pair>, LabError> {
-    let series = read_samples(rig)?;
+fn pairs_of(series: &[Series], tsc_khz: u64, iters: u64) -> Vec<Pair> {
     let trips = series.iter().filter(|series| series.kind == SampleKind::RoundTrips);
     let pairs = trips.filter(|series| !series.values.is_empty()).map(|series| {
         let ticks = series.values.iter().sum::<u64>();
@@ -273,7 +254,7 @@ fn pairs_of<R: Rig>(rig: &R, tsc_khz: u64, iters: u64) -> Result<Vec<Pair>, LabE
         let ns = machines::ticks_to_ps(ticks, tsc_khz) as f64 / 1e3 / trips / 2.0;
         Pair { a: series.cpu, b: series.peer, ns }
     });
-    Ok(pairs.collect())
+    pairs.collect()
 }
 
 fn class_of(machine: &Machine, choice: &Choice, pairs: Vec<Pair>) -> Result<Class, LabError> {

@@ -123,7 +123,7 @@ pub struct Report {
 ///
 /// Errors: `Input` for a machine without published hand-overs; those of [`c2c::run`].
 pub fn run<R: Rig>(request: &c2c::Request, progress: &dyn Progress) -> Result<Report, LabError> {
-    let machine = machines::load(&request.machine, &request.set)?.id;
+    let machine = machines::load(&request.setup.machine, &request.setup.set)?.id;
     let target = |p: &Parameter| published::handover(&machine, p.class, p.atomics);
     let mut parameters: Vec<(&Parameter, f64, f64)> = PARAMETERS
         .iter()
@@ -136,7 +136,7 @@ pub fn run<R: Rig>(request: &c2c::Request, progress: &dyn Progress) -> Result<Re
     for round in 0..ROUNDS_MAX {
         let mut request = request.clone();
         for (p, _, value) in &parameters {
-            request.set.extend(p.keys.iter().map(|key| format!("{key}={value:.0}ps")));
+            request.setup.set.extend(p.keys.iter().map(|key| format!("{key}={value:.0}ps")));
         }
         let classes = c2c::run::<R>(&request, progress)?.classes;
         report.is_met = true;

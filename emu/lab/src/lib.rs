@@ -33,6 +33,7 @@ mod fake;
 #[cfg(test)]
 mod schema_test;
 
+pub use bench::Setup;
 pub use counters::{Counters, Series, read_samples};
 pub use ending::{Ending, LabError};
 pub use image::{alu_loop, alu_loop_arm64, kernel};

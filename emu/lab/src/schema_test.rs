@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::bench::Setup;
 use crate::fake::FakeRig;
 use crate::settings::{Dimension, Switches};
 use crate::{atomics, c2c, ipistorm, run, scenario, speed};
@@ -58,17 +59,14 @@ fn ipistorm_document() {
     check("ipistorm", &report);
 }
 
+fn setup(machine: &str, switches: Switches) -> Setup {
+    let machine = machine.to_owned();
+    Setup { machine, set: Vec::new(), switches, seed: 1, limit: LIMIT, jobs: 1 }
+}
+
 #[test]
 fn c2c_document() {
-    let request = c2c::Request {
-        machine: "epyc-7763-2s".to_owned(),
-        set: Vec::new(),
-        switches: Switches::default(),
-        pairs: 2,
-        seed: 1,
-        limit: LIMIT,
-        jobs: 1,
-    };
+    let request = c2c::Request { setup: setup("epyc-7763-2s", Switches::default()), pairs: 2 };
     let report = c2c::run::<FakeRig>(&request, &()).expect("report");
     let smt = &report.classes[0];
     assert!((smt.handover_ns.median - 5.0 * 128.0 / 2.45).abs() < 0.01);
@@ -78,13 +76,8 @@ fn c2c_document() {
 #[test]
 fn atomics_document() {
     let request = atomics::Request {
-        machine: "graviton2".to_owned(),
-        set: Vec::new(),
-        switches: switches(&["counter=cas", "lse=1"]),
+        setup: setup("graviton2", switches(&["counter=cas", "lse=1"])),
         cpus: vec![1, 2],
-        seed: 1,
-        limit: LIMIT,
-        jobs: 1,
     };
     let report = atomics::run::<FakeRig>(&request, &()).expect("report");
     let row = &report.rows[1];

@@ -1,6 +1,6 @@
 //! The fitted machines hand lines over as published (N11: within a tenth, by class).
 
-use emu_lab::{Switches, c2c};
+use emu_lab::{Setup, Switches, c2c};
 use emu_machine::Machine;
 use emu_sim::SimTime;
 
@@ -10,15 +10,15 @@ fn check(machine: &str, classes: usize, unmet: &[&str]) {
     // The counter of the HiKey ticks every 0.8 us.
     switches.set("iters", "400").expect("a switch of the kernel");
     switches.set("c2c_samples", "3").expect("a switch of the kernel");
-    let request = c2c::Request {
+    let setup = Setup {
         machine: machine.to_owned(),
         set: Vec::new(),
         switches,
-        pairs: 1,
         seed: 1,
         limit: SimTime::from_us(1_000_000),
         jobs: 1,
     };
+    let request = c2c::Request { setup, pairs: 1 };
     let report = c2c::run::<Machine>(&request, &()).unwrap_or_else(|e| panic!("{e}"));
     let error = |c: &c2c::Class| c.error_percent.map(|error| (c.class, error));
     let errors: Vec<(&str, f64)> = report.classes.iter().filter_map(error).collect();

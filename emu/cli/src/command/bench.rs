@@ -1,7 +1,7 @@
 //! `bench ipistorm`, `bench c2c`, `bench atomics`, `bench speed`.
 
 use emu_lab::ipistorm::{self, Distribution, Group, LedgerLine, Row};
-use emu_lab::{IPISTORM_PAIRS, LabError, Setting, atomics, c2c, fit, speed};
+use emu_lab::{IPISTORM_PAIRS, LabError, Setting, Setup, atomics, c2c, fit, speed};
 use emu_machine::Machine;
 
 use crate::args::{AtomicsArgs, BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
@@ -181,15 +181,15 @@ pub(crate) fn ledger_table(lines: &[LedgerLine]) -> String {
 }
 
 fn c2c_request(args: &C2cArgs) -> Result<c2c::Request, LabError> {
-    Ok(c2c::Request {
+    let setup = Setup {
         machine: args.machine.clone(),
         set: args.set.clone(),
         switches: meaning::switches(&[], &args.guest)?,
-        pairs: args.pairs,
         seed: args.seed,
         limit: meaning::time("--limit", &args.limit)?,
         jobs: meaning::jobs(args.frame.jobs),
-    })
+    };
+    Ok(c2c::Request { setup, pairs: args.pairs })
 }
 
 fn c2c(args: &C2cArgs) -> Outcome {
@@ -257,15 +257,15 @@ fn c2c_text(report: &c2c::Report) -> String {
 }
 
 fn atomics_request(args: &AtomicsArgs) -> Result<atomics::Request, LabError> {
-    Ok(atomics::Request {
+    let setup = Setup {
         machine: args.machine.clone(),
         set: args.set.clone(),
         switches: meaning::switches(&[("iters", args.iters.to_string())], &args.guest)?,
-        cpus: args.counts.clone(),
         seed: args.seed,
         limit: meaning::time("--limit", &args.limit)?,
         jobs: meaning::jobs(args.frame.jobs),
-    })
+    };
+    Ok(atomics::Request { setup, cpus: args.counts.clone() })
 }
 
 fn atomics(args: &AtomicsArgs) -> Outcome {
