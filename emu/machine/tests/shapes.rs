@@ -18,8 +18,18 @@ use emu_machine::{Image, Machine, Options, Stop, Until};
 use emu_sim::{CpuId, SimTime};
 use topology::Isa;
 
-/// Boots `name` on a machine and checks what the guest found; simulated time of the start.
-fn check(image: &Image, machine: &str, set: &[String]) -> SimTime {
+/// A machine on which a guest has passed.
+struct Passed {
+    case: String,
+    topology: topology::Machine,
+    machine: Machine,
+    console: String,
+    /// Simulated time of the start.
+    started: SimTime,
+}
+
+/// Boots a guest, which passes.
+fn pass(image: &Image, machine: &str, set: &[String]) -> Passed {
     let case = format!("{machine} {set:?}");
     let topology = topology::Machine::load(machine, set).expect(&case);
     let mut machine = Machine::new(&topology, Options::default()).expect(&case);
@@ -31,6 +41,16 @@ fn check(image: &Image, machine: &str, set: &[String]) -> SimTime {
     let stop = machine.run(&Until { time, regions: false }, &mut ());
     let console = String::from_utf8_lossy(machine.console()).into_owned();
     assert_eq!(stop, Stop::Exit { code: 0 }, "{case}: {console}");
+    // Every reader lost its copy of the round's line to each store.
+    for c in 1..topology.cpus.len() as u32 {
+        assert!(machine.counters(CpuId(c)).snoops >= 4, "{case} cpu{c}");
+    }
+    Passed { case, topology, machine, console, started }
+}
+
+/// Checks what `smp` found on a machine; simulated time of the start.
+fn check(image: &Image, machine: &str, set: &[String]) -> SimTime {
+    let Passed { case, topology, machine, console, started } = pass(image, machine, set);
     let cpus = topology.cpus.len();
     let is_x2apic = topology.apic.mode == topology::ApicMode::X2apic;
     assert_eq!(is_x2apic, topology.cpus.iter().any(|c| c.apic_id > 254), "{case}");
@@ -51,10 +71,6 @@ fn check(image: &Image, machine: &str, set: &[String]) -> SimTime {
     let sent: u64 = (0..cpus as u32).map(|c| machine.counters(CpuId(c)).ipi_sent).sum();
     let broadcasts = if is_x2apic { 5 } else { 4 };
     assert_eq!(sent, broadcasts * cpus as u64 - 2, "{case}");
-    // Every reader lost its copy of the round's line to each store.
-    for c in 1..cpus as u32 {
-        assert!(machine.counters(CpuId(c)).snoops >= 4, "{case} cpu{c}");
-    }
     started
 }
 
@@ -70,24 +86,11 @@ fn sizes(some: &[u32]) -> Vec<u32> {
 
 /// As `check`, on arm64.
 fn check_arm64(image: &Image, machine: &str, set: &[&str]) -> SimTime {
-    let case = format!("{machine} {set:?}");
     let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
-    let topology = topology::Machine::load(machine, &set).expect(&case);
-    let mut machine = Machine::new(&topology, Options::default()).expect(&case);
-    machine.load(image, "").expect(&case);
-    let time = SimTime::from_us(1_000_000);
-    let stop = machine.run(&Until { time, regions: true }, &mut ());
-    assert!(matches!(stop, Stop::Region { begin: true, .. }), "{case}: {stop:?}");
-    let started = machine.now();
-    let stop = machine.run(&Until { time, regions: false }, &mut ());
-    let console = String::from_utf8_lossy(machine.console()).into_owned();
-    assert_eq!(stop, Stop::Exit { code: 0 }, "{case}: {console}");
+    let Passed { case, topology, machine, console, started } = pass(image, machine, &set);
     let cpus = topology.cpus.len();
     assert_eq!(console, format!("smp: {cpus} cpus, {cpus} answered\nsmp: passed\n"), "{case}");
     assert_eq!(machine.check_laws(), Ok(()), "{case}");
-    for c in 1..cpus as u32 {
-        assert!(machine.counters(CpuId(c)).snoops >= 4, "{case} cpu{c}");
-    }
     started
 }
 

@@ -7,12 +7,12 @@
 
 use std::sync::OnceLock;
 
-use emu_machine::load::{Segment, Symbols};
 use emu_machine::{Image, Machine, Options, Stop, Until};
-use emu_sim::{PhysAddr, SimTime};
+use emu_sim::SimTime;
 use tests_litmus::arm64::encode::{Assembler, Condition, System};
 use tests_litmus::arm64::guest::{start, translate};
 
+use crate::image::{self, segment};
 use crate::twin::{self, Case};
 use crate::world;
 
@@ -124,7 +124,7 @@ fn image(topology: &topology::Machine) -> Result<Image, String> {
     cpu(&mut a, 0, begin);
     a.bind(other);
     cpu(&mut a, 1, begin);
-    let mut segments = vec![
+    let segments = vec![
         segment(CODE, a.assemble()?),
         segment(VECTORS, vectors()?),
         segment(TABLE, table()),
@@ -132,29 +132,7 @@ fn image(topology: &topology::Machine) -> Result<Image, String> {
         // Branches to themselves.
         segment(ARENA, 0x1400_0000_u32.to_le_bytes().repeat(0x800)),
     ];
-    for (index, segment) in segments.iter_mut().enumerate() {
-        segment.index = index;
-    }
-    Ok(Image {
-        isa: topology::Isa::Aarch64,
-        entry: PhysAddr(CODE),
-        segments,
-        symbols: Symbols::default(),
-        points: Vec::new(),
-        origin: None,
-    })
-}
-
-fn segment(base: u64, bytes: Vec<u8>) -> Segment {
-    Segment {
-        index: 0,
-        base: PhysAddr(base),
-        size: bytes.len() as u64,
-        bytes,
-        virtual_base: base,
-        is_executable: true,
-        is_writable: true,
-    }
+    Ok(image::image(topology::Isa::Aarch64, CODE, segments))
 }
 
 /// Sets a cpu up, waits, and loads all its registers.

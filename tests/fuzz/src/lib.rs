@@ -14,6 +14,7 @@ mod apic_stream;
 mod arm64_stream;
 mod command_line;
 mod elf;
+mod image;
 mod litmus;
 mod scenario;
 mod topology_file;

@@ -5,12 +5,13 @@
 //! every kind of page, SYSCALL, and an enabled APIC. The registers that they start with lie in a
 //! table each, which a test fills: `Start`.
 
-use emu_machine::load::{Segment, Symbols};
 use emu_machine::{Image, Machine, Options, Stop, Until};
-use emu_sim::{PhysAddr, SimTime};
+use emu_sim::SimTime;
 use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoderOptions, Code, IcedError, Instruction};
 use tests_litmus::x86::boot;
+
+use crate::image::{self, segment};
 
 const CODE: u64 = 0x10_0000;
 const DATA: u64 = 0x20_0000;
@@ -119,37 +120,15 @@ pub(crate) fn wake_all() -> Result<Image, IcedError> {
     a.mwait()?;
     halt(&mut a)?;
     let code = a.assemble(CODE)?;
-    Ok(image_of(vec![
-        segment(boot::TRAMPOLINE, vec![0xf4, 0xeb, 0xfd]),
-        segment(CODE, code),
-        segment(DATA, vec![0; 0x100]),
-    ]))
-}
-
-fn image_of(mut segments: Vec<Segment>) -> Image {
-    for (index, segment) in segments.iter_mut().enumerate() {
-        segment.index = index;
-    }
-    Image {
-        isa: topology::Isa::X86_64,
-        entry: PhysAddr(CODE),
-        segments,
-        symbols: Symbols::default(),
-        points: Vec::new(),
-        origin: None,
-    }
-}
-
-fn segment(base: u64, bytes: Vec<u8>) -> Segment {
-    Segment {
-        index: 0,
-        base: PhysAddr(base),
-        size: bytes.len() as u64,
-        bytes,
-        virtual_base: base,
-        is_executable: true,
-        is_writable: true,
-    }
+    Ok(image::image(
+        topology::Isa::X86_64,
+        CODE,
+        vec![
+            segment(boot::TRAMPOLINE, vec![0xf4, 0xeb, 0xfd]),
+            segment(CODE, code),
+            segment(DATA, vec![0; 0x100]),
+        ],
+    ))
 }
 
 fn image(topology: &topology::Machine) -> Result<Image, IcedError> {
@@ -209,17 +188,21 @@ fn image(topology: &topology::Machine) -> Result<Image, IcedError> {
     let [_, plain, coded, fatal, irq, call, syscall, _] = at;
     let mut data = tables(&Handlers { plain, coded, fatal, irq, call });
     data[0x1300..0x1308].copy_from_slice(&syscall.to_le_bytes());
-    Ok(image_of(vec![
-        segment(boot::TRAMPOLINE, {
-            let mut page = boot::trampoline()?;
-            page.resize(0x1000, 0);
-            page
-        }),
-        segment(CODE, code.inner.code_buffer),
-        segment(DATA, data),
-        segment(TABLES, page_tables()),
-        segment(ARENA, vec![0xf4; 0x2000]),
-    ]))
+    Ok(image::image(
+        topology::Isa::X86_64,
+        CODE,
+        vec![
+            segment(boot::TRAMPOLINE, {
+                let mut page = boot::trampoline()?;
+                page.resize(0x1000, 0);
+                page
+            }),
+            segment(CODE, code.inner.code_buffer),
+            segment(DATA, data),
+            segment(TABLES, page_tables()),
+            segment(ARENA, vec![0xf4; 0x2000]),
+        ],
+    ))
 }
 
 /// Where SYSCALL goes is data, as code cannot name its own labels before it is assembled.

@@ -1,6 +1,6 @@
 //! Runs `tests/wait/*.seq` on x86.
 
-use emu_observe::WakeCause;
+use emu_observe::{WakeCause, cause_name};
 use emu_sim::CpuId;
 
 use crate::steps::{DONE, RUNS};
@@ -17,7 +17,8 @@ fn outcome(run: &Run, rig: &Rig) -> String {
         let n = usize::from(cpu != CpuId(0));
         let (from, to) =
             [("a", "other"), ("b", "nmi")].map(|(a, b)| (rig.address(a), rig.address(b)))[n];
-        let mut words: Vec<String> = run.exits(cpu).iter().map(|e| cause(e.cause)).collect();
+        let mut words: Vec<String> =
+            run.exits(cpu).iter().map(|e| cause_name(e.cause).to_owned()).collect();
         for (rip, vector) in &taken {
             // Handlers run on one role only, so their own addresses are its.
             let is_handler = *rip >= rig.address("nmi");
@@ -44,19 +45,6 @@ fn outcome(run: &Run, rig: &Rig) -> String {
     });
     let [a, b] = roles;
     if b == "done" { a } else { format!("{a} / {b}") }
-}
-
-fn cause(cause: WakeCause) -> String {
-    match cause {
-        WakeCause::MonitorStore => "store",
-        WakeCause::Interrupt => "interrupt",
-        WakeCause::Nmi => "nmi",
-        WakeCause::Reset => "reset",
-        WakeCause::Event => "event",
-        WakeCause::Timeout => "timeout",
-        WakeCause::Spurious => "spurious",
-    }
-    .to_owned()
 }
 
 /// Runs one cycle of a place.

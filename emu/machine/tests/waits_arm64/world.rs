@@ -7,7 +7,7 @@
 
 use emu_machine::load::Point;
 use emu_machine::{Machine, Options, PointAction, PointRule, Stop, Until};
-use emu_observe::{Event, Observer, Record, WakeCause, Wanted};
+use emu_observe::{Event, Observer, Record, WakeCause, Wanted, cause_name};
 use emu_sim::{CpuId, Freq, SimTime};
 use topology::GicVersion;
 
@@ -437,15 +437,7 @@ impl Log {
     fn exits(&self, cpu: CpuId, shows_time: bool) -> Vec<String> {
         let own = self.exits.iter().filter(|exit| exit.0 == cpu);
         own.map(|(_, cause, took)| {
-            let name = match cause {
-                WakeCause::MonitorStore => "store",
-                WakeCause::Interrupt => "interrupt",
-                WakeCause::Nmi => "nmi",
-                WakeCause::Reset => "reset",
-                WakeCause::Event => "event",
-                WakeCause::Timeout => "timeout",
-                WakeCause::Spurious => "spurious",
-            };
+            let name = cause_name(*cause);
             match shows_time {
                 true => format!("{name}+{}us", took.ps().div_ceil(1_000_000)),
                 false => name.to_owned(),
