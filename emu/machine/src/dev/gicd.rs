@@ -297,10 +297,13 @@ mod tests {
     fn changes_of_priority_group_and_route_are_told() {
         let mut gicd = gicd();
         gicd.write(0x0204, 4, 2);
-        assert_eq!(gicd.write(0x0421, 1, 0x47), [forward(1, 0x40)]);
+        assert_eq!(gicd.write(0x0421, 1, 0x47), [retract(1)]);
+        assert_eq!(release(&mut gicd, 1), [forward(1, 0x40)]);
         let group0 = Effect::Forward { cpu: CpuId(1), intid: 33, priority: 0x40, group: 0 };
-        assert_eq!(gicd.write(0x0084, 4, 0), [group0]);
-        gicd.write(0x0084, 4, 2);
+        assert_eq!(gicd.write(0x0084, 4, 0), [retract(1)]);
+        assert_eq!(release(&mut gicd, 1), [group0]);
+        assert_eq!(gicd.write(0x0084, 4, 2), [retract(1)]);
+        assert_eq!(release(&mut gicd, 1), [forward(1, 0x40)]);
         let moved = gicd.write(0x6108, 4, 0x02_0304);
         assert_eq!(moved, [retract(1)], "0.2.3.4 is nobody");
         assert_eq!(release(&mut gicd, 1), []);
@@ -353,6 +356,16 @@ mod tests {
         // It had not.
         assert_eq!(gicd.write(0x6108, 8, 1), [retract(2)]);
         assert_eq!(release(&mut gicd, 2), [forward(1, 0xa0)]);
+    }
+
+    #[test]
+    fn an_interrupt_of_another_priority_is_taken_once() {
+        let mut gicd = gicd();
+        gicd.set_line(INTID, true);
+        assert_eq!(gicd.write(0x0421, 1, 0x40), [retract(1)], "and not told anew yet");
+        assert_eq!(acknowledge(&mut gicd, 1), []);
+        assert_eq!(release(&mut gicd, 1), [], "it had been acknowledged");
+        assert_eq!(deactivate(&mut gicd), [forward(1, 0x40)]);
     }
 
     /// Source: \[GICv3\] "Distributor register map", and each register's description.

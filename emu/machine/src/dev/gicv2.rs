@@ -241,7 +241,7 @@ mod tests {
     fn one_of_the_targets_takes_an_interrupt_and_the_others_find_none() {
         let mut gic = gic(0b1010);
         assert_eq!(gic.set_line(INTID, true), [forward(1), forward(3)]);
-        assert_eq!(acknowledge(&mut gic, 3), (1, vec![retract(1)]));
+        assert_eq!(acknowledge(&mut gic, 3), (1, vec![retract(1), retract(3)]));
         assert_eq!(acknowledge(&mut gic, 1), (0, vec![]), "too late");
         assert_eq!(gic.read(0x304, 4), 2);
         gic.set_line(INTID, false);
@@ -250,6 +250,15 @@ mod tests {
         assert_eq!(gic.set_line(INTID, true), [forward(1), forward(3)]);
         assert_eq!(gic.write(CpuId(0), 0x821, 1, 0b1000), [retract(1)]);
         assert_eq!(gic.write(CpuId(0), 0x000, 4, 0), [retract(3)]);
+    }
+
+    #[test]
+    fn who_gets_an_interrupt_is_told_that_it_is_gone() {
+        let mut gic = gic(0b0010);
+        gic.set_line(INTID, true);
+        assert_eq!(gic.write(CpuId(0), 0x184, 4, 2), [retract(1)]);
+        assert_eq!(gic.write(CpuId(0), 0x104, 4, 2), [forward(1)], "comes behind the answer");
+        assert_eq!(acknowledge(&mut gic, 1), (1, vec![retract(1)]));
     }
 
     #[test]

@@ -6,8 +6,10 @@
 //! PPIs (they are in the cores), message-based SPIs, two security states.
 //!
 //! An interrupt is forwarded while it is pending, enabled and not active. Where cpus acknowledge by
-//! themselves (GICv3), one that is taken back goes to nobody else before the cpu has given it back:
-//! it may have been acknowledged in that very moment. With GICv2 the distributor grants it.
+//! themselves (GICv3), one that is taken back, or has another priority or group, goes to nobody
+//! before the cpu has given it back: it may have been acknowledged in that very moment. With GICv2
+//! the distributor grants it, and takes it back from who got it too: what it told that cpu before
+//! may come behind the answer.
 //! Source: \[GICv3\] "Interrupt lifecycle", "Distributor register descriptions". Status: spec.
 
 use std::ops::Range;
@@ -19,7 +21,7 @@ use crate::map;
 /// What a distributor tells a cpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// This interrupt is pending for the cpu, or has another priority.
+    /// This interrupt is pending for the cpu, or (GICv2) has another priority.
     Forward {
         /// Whom.
         cpu: CpuId,
@@ -227,8 +229,11 @@ impl Spis {
 
     /// A cpu has taken an interrupt.
     pub(super) fn acknowledge(&mut self, cpu: CpuId, intid: u32) {
+        let is_withdrawn = self.is_withdrawn;
         let Some(spi) = self.get_mut(intid) else { return };
-        spi.told.retain(|told| *told != cpu);
+        if is_withdrawn {
+            spi.told.retain(|told| *told != cpu);
+        }
         spi.latch = false;
         spi.is_active = true;
     }
@@ -259,10 +264,10 @@ impl Spis {
                 Vec::new()
             };
             let (is_as_told, number) = ((spi.priority, spi.group) == spi.told_as, intid as u16);
-            let gone: Vec<CpuId> =
-                spi.told.iter().filter(|cpu| !targets.contains(cpu)).copied().collect();
+            let stays = |cpu: &CpuId| targets.contains(cpu) && (is_as_told || !is_withdrawn);
+            let gone: Vec<CpuId> = spi.told.iter().filter(|cpu| !stays(cpu)).copied().collect();
             if is_withdrawn && !gone.is_empty() {
-                targets.retain(|cpu| spi.told.contains(cpu));
+                targets.clear();
                 spi.withdrawn.extend(&gone);
             }
             effects.extend(gone.into_iter().map(|cpu| match is_withdrawn {
