@@ -14,6 +14,7 @@ mod apic_stream;
 mod arm64_stream;
 mod command_line;
 mod elf;
+mod gic_stream;
 mod image;
 mod litmus;
 mod scenario;
@@ -31,7 +32,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "elf", run: elf::run },
     Target { name: "topology", run: topology_file::run },
     Target { name: "command_line", run: command_line::run },
@@ -40,6 +41,7 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "x86_stream", run: x86_stream::run },
     Target { name: "arm64_stream", run: arm64_stream::run },
     Target { name: "apic_stream", run: apic_stream::run },
+    Target { name: "gic_stream", run: gic_stream::run },
 ];
 
 /// Returns a target.

@@ -103,8 +103,15 @@ impl LocalGic {
         gic
     }
 
+    /// Whether the machine's distributor has the register at this offset.
+    #[must_use]
+    pub fn is_shared_v2(offset: u64) -> bool {
+        Reg::from_offset(offset) == Reg::Shared
+    }
+
     /// Reads a register that is here, without effect.
-    pub(super) fn read_v2(&self, offset: u64, size: u8) -> u64 {
+    #[must_use]
+    pub fn read_v2(&self, offset: u64, size: u8) -> u64 {
         let reg = Reg::from_offset(offset);
         if !reg.takes(offset, size) {
             return 0;
@@ -141,7 +148,7 @@ impl LocalGic {
     }
 
     /// Writes a register whose effect stays here.
-    pub(super) fn write_v2(&mut self, offset: u64, size: u8, value: u64) {
+    pub fn write_v2(&mut self, offset: u64, size: u8, value: u64) {
         let reg = Reg::from_offset(offset);
         if !reg.takes(offset, size) {
             return;
@@ -177,13 +184,13 @@ impl LocalGic {
     }
 
     /// The interrupt that a read of GICC_IAR asks for, the same until it is answered.
-    pub(super) fn ask(&mut self) -> Pending {
+    pub fn ask(&mut self) -> Pending {
         let none = Pending { intid: INTID_NONE, group: 1, priority: 0xff };
         *self.asked.get_or_insert(self.pending().unwrap_or(none))
     }
 
     /// Ends a read of GICC_IAR: its value.
-    pub(super) fn answer(&mut self, is_granted: bool) -> u64 {
+    pub fn answer(&mut self, is_granted: bool) -> u64 {
         let Some(asked) = self.asked.take() else { return u64::from(INTID_NONE) };
         let is_there = match asked.intid {
             INTID_NONE => false,
