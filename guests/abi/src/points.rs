@@ -118,6 +118,8 @@ points! {
     wake_done,
     /// Opens an IRQ-off section of an rq lock hold that is none of the others.
     irqoff_rq,
+    /// Opens the IRQ-off section behind the softirqs of an interrupt or a flush.
+    irqoff_softirq,
     /// Opens the IRQ-off section of a call to this CPU itself.
     irqoff_self_call,
     /// Opens an IRQ-off section of the context switch's bookkeeping or of start-up.

@@ -8,7 +8,7 @@
 //! Modelled: idle loop and call functions with all their flag and queue traffic, run queues,
 //! locks, context switches, wake-ups by both paths with their choice of a CPU, load averages, tick
 //! and `nohz`. Not modelled: balancing (newidle ends at the overload test), task groups, user
-//! space, accounting, RCU, softirqs.
+//! space, accounting, RCU.
 //!
 //! Shared state is atomics throughout, relaxed where a lock or the owner orders it: that compiles
 //! to the plain loads and stores of a C kernel and leaves `unsafe` to `arch` and to the few
@@ -16,7 +16,7 @@
 //!
 //! Reading order: [`start`] (boot), [`fdt`], [`config`], [`percpu`] (the line map), [`task`],
 //! [`lock`], [`rq`], [`pelt`], [`sched`], [`placement`], [`wake`], [`smp`] (call functions),
-//! [`idle`], [`tick`], `bench`.
+//! [`softirq`], [`idle`], [`tick`], `bench`.
 #![no_std]
 #![no_main]
 
@@ -63,6 +63,8 @@ mod placement;
 mod wake;
 
 mod smp;
+
+mod softirq;
 
 mod idle;
 

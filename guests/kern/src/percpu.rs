@@ -53,6 +53,10 @@ pub(crate) struct Pcpu {
     pub(crate) sleep_until: AtomicU64,
     /// Task that waits for `sleep_until`.
     pub(crate) sleeper: Link<Task>,
+    /// Softirqs that were raised here, one bit each.
+    pub(crate) softirq_pending: AtomicU32,
+    /// 1 while softirqs run here.
+    pub(crate) is_in_softirq: AtomicU32,
 }
 
 /// RQL, classic layout: the lock and what idle scans read.

@@ -18,7 +18,7 @@ use crate::link::Link;
 use crate::llist::{List, Node};
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
-use crate::{machine, memory, testdev, wake};
+use crate::{machine, memory, softirq, testdev, wake};
 
 /// A function that runs on another CPU, with interrupts off.
 pub(crate) type CallFn = extern "C" fn(usize);
@@ -279,10 +279,12 @@ pub(crate) fn generic_smp_call_function_interrupt() {
     flush_queue(arch::this_cpu());
 }
 
-/// Drains the queue from the idle loop, for callers that saw POLLING and sent no interrupt.
+/// Drains the queue from the idle loop, for callers that saw POLLING and sent no interrupt, then
+/// runs the softirqs that the functions raised.
 pub(crate) fn flush_smp_call_function_queue() {
     irq_disable!(irqoff_flush);
     flush_queue(arch::this_cpu());
+    softirq::run_pending();
     arch::irq_enable();
 }
 

@@ -10,7 +10,7 @@ use core::arch::global_asm;
 use super::{gic, sysreg_read, sysreg_write, timer, timer_stop};
 use crate::console::{die, kprintln};
 use crate::points::point;
-use crate::{sched, smp, testdev, tick};
+use crate::{sched, smp, softirq, testdev, tick};
 
 /// Software-generated interrupts of the kernel.
 pub(super) const SGI_RESCHED: u32 = 0;
@@ -60,9 +60,11 @@ extern "C" fn irq() {
     irq_exit();
 }
 
-/// Calls the scheduler when the interrupted code may be preempted and there is need.
+/// Runs softirqs, then the scheduler when the interrupted code may be preempted and there is
+/// need.
 #[inline]
 fn irq_exit() {
+    softirq::run_pending();
     if super::preempt_is_due() {
         sched::preempt_schedule_irq();
     }

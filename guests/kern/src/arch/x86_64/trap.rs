@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 
 use super::{apic, descriptors};
 use crate::console::kprintln;
-use crate::{sched, smp, testdev, tick};
+use crate::{sched, smp, softirq, testdev, tick};
 
 /// Vectors of the kernel, as in Linux.
 pub(super) const VECTOR_RESCHED: u8 = 0xfd;
@@ -172,9 +172,11 @@ extern "C" fn irq_error() {
 #[unsafe(no_mangle)]
 extern "C" fn irq_spurious() {}
 
-/// Calls the scheduler when the interrupted code may be preempted and there is need.
+/// Runs softirqs, then the scheduler when the interrupted code may be preempted and there is
+/// need.
 #[inline]
 fn irq_exit() {
+    softirq::run_pending();
     if super::preempt_is_due() {
         sched::preempt_schedule_irq();
     }
