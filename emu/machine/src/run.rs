@@ -405,7 +405,10 @@ impl<P: Platform> System<P> {
     pub(crate) fn serve(&mut self, cpu: CpuId, request: Request, now: SimTime, until: &Until) {
         let event = match request {
             Request::Console(byte) => {
-                self.console.push(byte);
+                // What comes before the stop takes effect is beyond the limit.
+                if (self.console.len() as u64) < self.options.max_output {
+                    self.console.push(byte);
+                }
                 if self.console.len() as u64 >= self.options.max_output {
                     self.ask_stop(now, Stop::OutputLimit);
                 }
