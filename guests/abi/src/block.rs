@@ -76,6 +76,14 @@ pub enum SampleKind {
     LostCalls = 3,
     /// Two values: TSC ticks that `cpu` incremented a counter for, and how often it did.
     Increments = 4,
+    /// One value: units of work that a thread completed in the region. `cpu` is where it ended.
+    Units = 5,
+    /// TSC ticks from the event that wakes a thread to its first instruction, one an activation.
+    WakeLatency = 6,
+    /// TSC ticks of a whole request, one each.
+    RequestLatency = 7,
+    /// One value: how often something happened on `cpu`; `peer` is the thread it happened to.
+    Hits = 8,
 }
 
 impl SampleKind {
@@ -86,6 +94,10 @@ impl SampleKind {
             2 => SampleKind::RoundTrips,
             3 => SampleKind::LostCalls,
             4 => SampleKind::Increments,
+            5 => SampleKind::Units,
+            6 => SampleKind::WakeLatency,
+            7 => SampleKind::RequestLatency,
+            8 => SampleKind::Hits,
             _ => return None,
         })
     }

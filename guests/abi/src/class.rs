@@ -73,6 +73,16 @@ line_classes! {
     Stack = "STACK",
     /// Lines of a benchmark itself: start barrier, ping-pong word, sample buffer.
     Bench = "BENCH",
+    /// Wait queue: lock and list.
+    Wq = "WQ",
+    /// Pipe: mutex, ring, and what the ring holds.
+    Pipe = "PIPE",
+    /// Socket: lock and positions.
+    Sock = "SOCK",
+    /// Bucket of a futex.
+    Futex = "FUTEX",
+    /// Data on the way: pages of pipes, buffers of sockets.
+    Page = "PAGE",
 }
 
 impl LineClass {

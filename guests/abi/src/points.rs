@@ -120,6 +120,8 @@ points! {
     irqoff_rq,
     /// Opens the IRQ-off section behind the softirqs of an interrupt or a flush.
     irqoff_softirq,
+    /// Opens the IRQ-off section of a wait queue, or of a futex's bucket.
+    irqoff_wait_queue,
     /// Opens the IRQ-off section of a call to this CPU itself.
     irqoff_self_call,
     /// Opens an IRQ-off section of the context switch's bookkeeping or of start-up.

@@ -137,14 +137,16 @@ pub const SWITCHES: &[Switch] = &[
     word("HZ", &["100", "250", "1000"], "250", "ticks per second on busy CPUs"),
     number("path_cost.schedule_idle", 0, 1_000_000, "0",
         "cycles of dependent work added inside schedule_idle"),
-    word("broken", &["none", "no_barrier", "flush_first"], "none",
-        "deliberate bug of the idle loop, for tests of the tests"),
+    word("pipe_wake", &["was_full", "room"], "was_full",
+        "a read wakes a writer of a pipe that was full, or only if there is room now (6.14)"),
+    word("broken", &["none", "no_barrier", "flush_first", "deaf_pipe"], "none",
+        "deliberate bug of the idle loop, or of pipes, for tests of the tests"),
     // What to run.
-    word("bench", &["none", "idle", "ipistorm", "c2c", "atomics", "busy", "scenario", "lostcall"],
-        "none", "workload after boot; none exits at once"),
+    word("bench", &["none", "idle", "ipistorm", "c2c", "atomics", "busy", "scenario", "lostcall",
+        "hackbench", "ctxsw", "stream"], "none", "workload after boot; none exits at once"),
     number("jitter", 0, 63, "63", "largest seeded spin in cycles before each operation"),
     // bench=idle
-    number("duration_us", 1, 60_000_000, "1000000", "idle: simulated time until exit"),
+    number("duration_us", 1, 60_000_000, "1000000", "idle, ctxsw: simulated time of the run"),
     // bench=ipistorm
     number("numipi", 1, 10_000_000, "2000", "ipistorm: calls per calling CPU"),
     word("single", ZERO_ONE, "1", "ipistorm: 1 calls one CPU, 0 all others"),
@@ -157,10 +159,10 @@ pub const SWITCHES: &[Switch] = &[
     cpus("c2c_b", "1", "c2c: second CPU of each pair"),
     number("c2c_home", 0, 63, "0", "c2c: node that owns the ping-pong line"),
     number("iters", 1, 1_000_000, "100",
-        "c2c: round trips per sample; atomics: increments of the fastest CPU; busy: rounds"),
+        "c2c: round trips per sample; atomics: increments of one CPU; busy, stream: rounds"),
     number("c2c_samples", 1, 100_000, "10", "c2c: samples per pair"),
-    // bench=atomics, bench=busy
-    cpus("on", "0-1", "atomics, busy: CPUs that work"),
+    // bench=atomics, bench=busy, bench=stream
+    cpus("on", "0-1", "atomics, busy, stream: CPUs that work"),
     word("counter", &["atomic", "cas"], "atomic",
         "atomics: increment by one atomic, or by a load and compare-exchange"),
     // bench=scenario
@@ -184,6 +186,17 @@ pub const SWITCHES: &[Switch] = &[
     number("spread", 0, 1_000_000, "1024", "lostcall: largest seeded spin before a call, cycles"),
     word("race", ZERO_ONE, "1", "lostcall: 1 asks the target to reschedule before half the calls"),
     number("bound_us", 1, 1_000_000, "50", "lostcall: a call not served within this is lost"),
+    // bench=hackbench
+    number("groups", 1, 1024, "10", "hackbench: groups"),
+    number("fds", 1, 64, "20", "hackbench: senders, receivers and pipes of a group"),
+    number("loops", 1, 10_000_000, "100", "hackbench: messages of a sender to each receiver"),
+    number("datasize", 1, 65_536, "100", "hackbench: bytes of a message"),
+    // bench=ctxsw
+    number("pairs", 1, 64, "1", "ctxsw: pairs to each LLC"),
+    word("partner", &["same_llc", "cross_llc", "cross_socket"], "same_llc",
+        "ctxsw: where the second of a pair is"),
+    // bench=stream
+    number("words", 8, 16_777_216, "8192", "stream: words of each of the three arrays of a CPU"),
 ];
 
 /// Why a switch was refused.

@@ -6,13 +6,19 @@ mod c2c;
 
 mod counter;
 
+mod ctxsw;
+
 mod gate;
+
+mod hackbench;
 
 mod ipistorm;
 
 mod lostcall;
 
 mod scenario;
+
+mod stream;
 
 use guests_abi::device::region;
 use guests_sched::preempt::Class;
@@ -39,6 +45,9 @@ extern "C" fn control(_: &'static ()) {
         Bench::Busy => busy::run(),
         Bench::Scenario => scenario::run(),
         Bench::LostCall => lostcall::run(),
+        Bench::Hackbench => hackbench::run(),
+        Bench::Ctxsw => ctxsw::run(),
+        Bench::Stream => stream::run(),
     };
     kprintln!("kern: {}", guests_abi::exit::meaning(code));
     testdev::exit(code)

@@ -40,13 +40,24 @@ pub(crate) enum LockKind {
     Ticket,
 }
 
-/// A deliberate bug; `idle.rs` says what each does.
+/// A deliberate bug; `idle.rs` says what each does, but for pipes that wake nobody.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Broken {
     None,
     NoBarrier,
     FlushFirst,
+    DeafPipe,
+}
+
+/// When a read wakes a writer that waits for room in a pipe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum PipeWake {
+    /// The pipe was full.
+    WasFull,
+    /// It was, and is not any more.
+    Room,
 }
 
 /// The policies: what the kernel's paths read while they run. Each CPU has a copy in its area.
@@ -71,6 +82,7 @@ pub(crate) struct Policy {
     pub(crate) preempt: Preempt,
     pub(crate) lock: LockKind,
     pub(crate) is_nohz: bool,
+    pub(crate) pipe_wake: PipeWake,
     pub(crate) broken: Broken,
     /// Ticks per second.
     pub(crate) hz: u32,
@@ -93,6 +105,30 @@ pub(crate) enum Bench {
     Busy,
     Scenario,
     LostCall,
+    Hackbench,
+    Ctxsw,
+    Stream,
+}
+
+/// Where the second of a pair is.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Partner {
+    #[default]
+    SameLlc,
+    CrossLlc,
+    CrossSocket,
+}
+
+/// Parameters of the benchmarks that pass messages, and of their controls.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Messages {
+    pub(crate) groups: usize,
+    pub(crate) fds: usize,
+    pub(crate) loops: u64,
+    pub(crate) datasize: usize,
+    pub(crate) pairs: usize,
+    pub(crate) partner: Partner,
+    pub(crate) words: usize,
 }
 
 /// How a contended counter is incremented.
@@ -187,6 +223,7 @@ pub(crate) struct Config {
     pub(crate) spread: u64,
     pub(crate) is_race: bool,
     pub(crate) bound_us: u64,
+    pub(crate) messages: Messages,
 }
 
 impl Config {
@@ -256,6 +293,7 @@ impl Config {
                 preempt: Preempt::Cfs,
                 lock: LockKind::Queued,
                 is_nohz: true,
+                pipe_wake: PipeWake::WasFull,
                 broken: Broken::None,
                 hz: 0,
                 schedule_idle_cost: 0,
@@ -295,6 +333,7 @@ impl Config {
             spread: 0,
             is_race: true,
             bound_us: 0,
+            messages: Messages::default(),
         }
     }
 
@@ -338,8 +377,33 @@ impl Config {
             "spread" => self.spread = number,
             "race" => self.is_race = is_on,
             "bound_us" => self.bound_us = number,
+            _ if self.messages.set(key, value) => {}
             _ => self.policy.set(key, value),
         }
+    }
+}
+
+impl Messages {
+    /// Sets a switch; returns whether it is one of these.
+    fn set(&mut self, key: &str, value: &str) -> bool {
+        let number = parse_number(value).unwrap_or(0);
+        match key {
+            "groups" => self.groups = number as usize,
+            "fds" => self.fds = number as usize,
+            "loops" => self.loops = number,
+            "datasize" => self.datasize = number as usize,
+            "pairs" => self.pairs = number as usize,
+            "partner" => {
+                self.partner = match value {
+                    "cross_llc" => Partner::CrossLlc,
+                    "cross_socket" => Partner::CrossSocket,
+                    _ => Partner::SameLlc,
+                }
+            }
+            "words" => self.words = number as usize,
+            _ => return false,
+        }
+        true
     }
 }
 
@@ -389,10 +453,14 @@ impl Policy {
             "nohz" => self.is_nohz = is_on,
             "HZ" => self.hz = number as u32,
             "path_cost.schedule_idle" => self.schedule_idle_cost = number,
+            "pipe_wake" => {
+                self.pipe_wake = if value == "room" { PipeWake::Room } else { PipeWake::WasFull }
+            }
             "broken" => {
                 self.broken = match value {
                     "no_barrier" => Broken::NoBarrier,
                     "flush_first" => Broken::FlushFirst,
+                    "deaf_pipe" => Broken::DeafPipe,
                     _ => Broken::None,
                 }
             }
@@ -411,6 +479,9 @@ fn bench(value: &str) -> Bench {
         "busy" => Bench::Busy,
         "scenario" => Bench::Scenario,
         "lostcall" => Bench::LostCall,
+        "hackbench" => Bench::Hackbench,
+        "ctxsw" => Bench::Ctxsw,
+        "stream" => Bench::Stream,
         _ => Bench::None,
     }
 }

@@ -6,8 +6,16 @@
 use guests_abi::layout::CPUS_MAX;
 
 use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::percpu::Line;
 
 const WORDS: usize = CPUS_MAX / 64;
+
+static ALL: Line<CpuMask> = Line(CpuMask::new());
+
+/// All CPUs, once `domain::init` has entered them.
+pub(crate) fn all() -> &'static CpuMask {
+    &ALL
+}
 
 /// A set of CPUs, one bit each.
 #[repr(C)]

@@ -4,7 +4,7 @@ use guests_abi::class::LineClass;
 use guests_abi::layout::CPUS_MAX;
 
 use crate::arch::atomic::{AtomicU32, Ordering::Relaxed};
-use crate::cpumask::CpuMask;
+use crate::cpumask::{self, CpuMask};
 use crate::link::Link;
 use crate::percpu::Line;
 use crate::{machine, memory, testdev};
@@ -36,6 +36,7 @@ static HAS_SMT: Line<AtomicU32> = Line(AtomicU32::new(0));
 /// Makes the sets; before other CPUs run.
 pub(crate) fn init() {
     for cpu in 0..machine::cpu_count() {
+        cpumask::all().insert(cpu);
         let node = machine::node(cpu);
         let core = &CORES[machine::core_id(cpu)];
         if core.get().is_none() {

@@ -1,7 +1,8 @@
 //! A shared pointer to something that is never freed.
 
 use crate::arch;
-use crate::arch::atomic::{AtomicPtr, Ordering::Relaxed};
+use crate::arch::atomic::AtomicPtr;
+use crate::arch::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// An optional reference, loaded and stored as one word.
 ///
@@ -14,6 +15,11 @@ impl<T> Link<T> {
     /// A link to nothing.
     pub(crate) const fn none() -> Link<T> {
         Link(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// A link that leads somewhere.
+    pub(crate) fn to(to: &'static T) -> Link<T> {
+        Link(AtomicPtr::new(core::ptr::from_ref(to).cast_mut()))
     }
 
     /// What the link leads to.
@@ -41,6 +47,20 @@ impl<T> Link<T> {
             }
             arch::wait_change_pointer(&self.0, core::ptr::null_mut());
         }
+    }
+
+    /// Leads the link to `to` if it leads nowhere; returns whether it did. Acquires what who
+    /// cleared it wrote before.
+    #[inline]
+    pub(crate) fn try_fill(&self, to: &'static T) -> bool {
+        let to = core::ptr::from_ref(to).cast_mut();
+        self.0.compare_exchange(core::ptr::null_mut(), to, Acquire, Relaxed).is_ok()
+    }
+
+    /// Leads the link nowhere, by an atomic of full order.
+    #[inline]
+    pub(crate) fn clear(&self) {
+        self.0.swap(core::ptr::null_mut(), SeqCst);
     }
 
     /// Leads the link elsewhere.

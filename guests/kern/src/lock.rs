@@ -33,6 +33,11 @@ const HIGH_SHIFT: u32 = 16;
 const HIGH_MASK: u32 = 0xffff_0000;
 
 impl Lock {
+    /// An open lock.
+    pub(crate) const fn new() -> Lock {
+        Lock(AtomicU32::new(0))
+    }
+
     /// Takes the lock; returns whether it was obtained at the first try.
     #[inline]
     pub(crate) fn lock(&self) -> bool {

@@ -7,8 +7,8 @@
 //!
 //! Modelled: idle loop and call functions with all their flag and queue traffic, run queues,
 //! locks, context switches, wake-ups by both paths with their choice of a CPU, load averages, tick
-//! and `nohz`. Not modelled: balancing (newidle ends at the overload test), task groups, user
-//! space, accounting, RCU.
+//! and `nohz`, softirqs, wait queues, mutexes, futexes and pipes. Not modelled: balancing
+//! (newidle ends at the overload test), task groups, user space, accounting, RCU.
 //!
 //! Shared state is atomics throughout, relaxed where a lock or the owner orders it: that compiles
 //! to the plain loads and stores of a C kernel and leaves `unsafe` to `arch` and to the few
@@ -16,7 +16,8 @@
 //!
 //! Reading order: [`start`] (boot), [`fdt`], [`config`], [`percpu`] (the line map), [`task`],
 //! [`lock`], [`rq`], [`pelt`], [`sched`], [`placement`], [`wake`], [`smp`] (call functions),
-//! [`softirq`], [`idle`], [`tick`], `bench`.
+//! [`softirq`], [`idle`], [`tick`], [`wait`] (queues, and what sleeps on them: [`mutex`],
+//! [`futex`], [`pipe`]), `bench`.
 #![no_std]
 #![no_main]
 
@@ -71,6 +72,14 @@ mod idle;
 mod tick;
 
 mod completion;
+
+mod wait;
+
+mod mutex;
+
+mod futex;
+
+mod pipe;
 
 mod rng;
 

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use guests_abi::layout::NODES_MAX;
 
-use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::arch::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use crate::console::die;
 
 /// What is left of the memory of one node.
@@ -104,6 +104,26 @@ pub(crate) fn alloc_untouched(node: usize, words: usize) -> &'static [AtomicU64]
     unsafe { core::slice::from_raw_parts(address as *const AtomicU64, words) }
 }
 
+/// Bytes of the node, aligned to `align`, a power of two of at least 64.
+#[expect(unsafe_code, reason = "makes a slice of an address")]
+pub(crate) fn alloc_bytes(node: usize, bytes: usize, align: usize) -> &'static [AtomicU8] {
+    let address = alloc(node, bytes.next_multiple_of(64), align);
+    // SAFETY: as in `alloc_untouched`.
+    unsafe { core::slice::from_raw_parts(address as *const AtomicU8, bytes) }
+}
+
+/// Copies as many bytes as both have; a lock, or their owner, keeps others off both.
+#[expect(unsafe_code, reason = "a copy by bytes would take a step for each")]
+pub(crate) fn copy(to: &[AtomicU8], from: &[AtomicU8]) {
+    let bytes = to.len().min(from.len());
+    // SAFETY: both are that long, atomics may be written through a shared reference, nobody else
+    // accesses them meanwhile, and a buffer is never copied to itself.
+    unsafe {
+        let to = to.as_ptr().cast_mut().cast::<u8>();
+        core::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to, bytes);
+    }
+}
+
 /// Types for which a run of zero bytes is a valid value.
 #[expect(unsafe_code, reason = "a promise about representation")]
 // SAFETY: implementors promise what the first line says.
@@ -126,3 +146,7 @@ unsafe impl<T> Zeroed for crate::link::Link<T> {}
 #[expect(unsafe_code, reason = "a task is atomics")]
 // SAFETY: zero is a value of every field of a task: integers, links, an open lock.
 unsafe impl Zeroed for crate::task::Task {}
+
+#[expect(unsafe_code, reason = "a bucket is atomics")]
+// SAFETY: zero is a value of every field of a bucket: integers, links, an open lock.
+unsafe impl Zeroed for crate::percpu::Line<crate::futex::Bucket> {}

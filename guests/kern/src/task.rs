@@ -14,7 +14,7 @@ use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::arch::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use crate::arch::{self, TaskPreempt};
 use crate::console::die;
-use crate::cpumask::CpuMask;
+use crate::cpumask::{self, CpuMask};
 use crate::link::Link;
 use crate::llist::Node;
 use crate::lock::Lock;
@@ -201,10 +201,35 @@ pub(crate) fn kthread_run<T: Sync>(
     func: extern "C" fn(&'static T),
     arg: &'static T,
 ) -> &'static Task {
-    start(cpu, class, func as usize, core::ptr::from_ref(arg).cast_mut().cast())
+    start(cpu, class, None, func as usize, core::ptr::from_ref(arg).cast_mut().cast())
 }
 
-fn start(cpu: usize, class: Class, func: usize, arg: *mut ()) -> &'static Task {
+/// As [`kthread_run`], for a thread that may use every CPU. The first ones are taken in turn.
+pub(crate) fn kthread_run_unbound<T: Sync>(
+    class: Class,
+    func: extern "C" fn(&'static T),
+    arg: &'static T,
+) -> &'static Task {
+    let cpu = next_cpu();
+    NEXT_CPU.store((cpu + 1) % machine::cpu_count(), Relaxed);
+    let arg = core::ptr::from_ref(arg).cast_mut().cast();
+    start(cpu, class, Some(cpumask::all()), func as usize, arg)
+}
+
+/// CPU on which the next unbound thread begins.
+pub(crate) fn next_cpu() -> usize {
+    NEXT_CPU.load(Relaxed)
+}
+
+static NEXT_CPU: AtomicUsize = AtomicUsize::new(0);
+
+fn start(
+    cpu: usize,
+    class: Class,
+    allowed: Option<&'static CpuMask>,
+    func: usize,
+    arg: *mut (),
+) -> &'static Task {
     let task = ended_task(cpu).unwrap_or_else(|| new_task(cpu));
     task.init(cpu);
     task.set_class(class);
@@ -213,7 +238,7 @@ fn start(cpu: usize, class: Class, func: usize, arg: *mut ()) -> &'static Task {
     task.se.is_relative.store(1, Relaxed);
     task.se.sum_exec_ns.store(0, Relaxed);
     task.avg.start(task.se.weight.load(Relaxed));
-    task.ts.allowed.set(None);
+    task.ts.allowed.set(allowed);
     task.ts.wakee_flips.store(0, Relaxed);
     task.ts.last_wakee.set(None);
     task.ts.recent_used_cpu.store(cpu as u32, Relaxed);

@@ -29,11 +29,16 @@ pub(crate) fn set_current_state(state: u32) {
 
 /// Wakes a task that sleeps; returns whether it did.
 pub(crate) fn try_to_wake_up(wakee: &'static Task) -> bool {
+    try_to_wake_up_as(wakee, false)
+}
+
+/// As [`try_to_wake_up`]; `is_sync` is the hint that the waker is about to sleep (`WF_SYNC`).
+pub(crate) fn try_to_wake_up_as(wakee: &'static Task, is_sync: bool) -> bool {
     arch::preempt_disable();
     let was_on = irq_save!(irqoff_wake);
     wakee.pi.lock();
     arch::smp_mb_after_atomic();
-    let is_woken = ttwu_locked(wakee);
+    let is_woken = ttwu_locked(wakee, is_sync);
     wakee.pi.unlock();
     irq_restore(was_on);
     point!(wake_done);
@@ -41,7 +46,7 @@ pub(crate) fn try_to_wake_up(wakee: &'static Task) -> bool {
     is_woken
 }
 
-fn ttwu_locked(wakee: &'static Task) -> bool {
+fn ttwu_locked(wakee: &'static Task, is_sync: bool) -> bool {
     if wakee.ti.state.load(Acquire) & state::INTERRUPTIBLE == 0 {
         return false;
     }
@@ -60,17 +65,17 @@ fn ttwu_locked(wakee: &'static Task) -> bool {
         bump(Counter::WakeSpinOncpu);
         arch::cond_load(&wakee.ts.on_cpu, Acquire, |on_cpu| on_cpu == 0);
     }
-    let target = select_task_rq(wakee, target);
+    let target = select_task_rq(wakee, target, is_sync);
     ttwu_queue(wakee, target);
     true
 }
 
 /// Chooses the CPU for a wakee that is off its CPU, and moves it there.
-fn select_task_rq(wakee: &'static Task, prev: usize) -> usize {
+fn select_task_rq(wakee: &'static Task, prev: usize, is_sync: bool) -> usize {
     if wakee.is_pinned() {
         return prev;
     }
-    let cpu = placement::select_task_rq_fair(wakee, prev, false);
+    let cpu = placement::select_task_rq_fair(wakee, prev, is_sync);
     if cpu != prev {
         bump(Counter::MigWake);
         set_task_cpu(wakee, prev, cpu);

@@ -21,7 +21,7 @@ use crate::arch::atomic::Ordering::Relaxed;
 use crate::completion::Completion;
 use crate::config::{Config, CpuList, Idle, Op};
 use crate::console::die;
-use crate::cpumask::CpuMask;
+use crate::cpumask;
 use crate::link::Link;
 use crate::points::point;
 use crate::sched::schedule;
@@ -51,7 +51,6 @@ pub(super) fn run() -> u64 {
     let callers = config.from.count(cpu_count);
     nth_cpu(config.from, 0, "from");
     nth_cpu(config.to, 0, "to");
-    (0..cpu_count).for_each(|cpu| EVERYWHERE.insert(cpu));
     let new_caller = |at| {
         let cpu = nth_cpu(config.from, at, "from");
         let does = |op| config.op == op || config.pre == op;
@@ -133,9 +132,6 @@ extern "C" fn partner(table: &'static Table) {
     }
 }
 
-/// The CPUs that a free wakee may use.
-static EVERYWHERE: CpuMask = CpuMask::new();
-
 /// Starts them, and waits until they sleep.
 fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
     let cpu_count = machine::cpu_count();
@@ -146,7 +142,7 @@ fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
             tick::sleep_us(1);
         }
         if config.is_wakee_free {
-            task.ts.allowed.set(Some(&EVERYWHERE));
+            task.ts.allowed.set(Some(cpumask::all()));
         }
         sleepers[cpu].set(Some(task));
     });

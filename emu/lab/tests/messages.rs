@@ -1,0 +1,146 @@
+//! Benchmarks that pass messages, on the small machines: every message arrives, the laws hold, a
+//! seed gives one result, and a run that is stuck says so.
+
+use emu_lab::{Counters, Ending, Program, Rig, Series, Switches, check_guest, check_machine};
+use emu_lab::{kernel, load_machine, read_samples};
+use emu_machine::{Machine, Options, Stop, Until};
+use emu_sim::SimTime;
+use guests_abi::block::SampleKind;
+
+const MACHINES: [&str; 4] = ["duo", "quad", "duo-arm", "quad-arm"];
+
+/// What a run to the exit left.
+struct Ran {
+    stop: Stop,
+    time: SimTime,
+    samples: Vec<Series>,
+    counters: Counters,
+    ending: String,
+}
+
+impl Ran {
+    fn units(&self) -> Vec<u64> {
+        let units = self.samples.iter().filter(|series| series.kind == SampleKind::Units);
+        units.flat_map(|series| series.values.clone()).collect()
+    }
+}
+
+/// Runs a bench of the guest kernel to its end; the laws hold there.
+fn run(name: &str, bench: &str, guest: &[(&str, &str)]) -> Ran {
+    let machine = load_machine(name, &[]).expect("a machine");
+    let mut switches = Switches::default();
+    for (key, value) in [("bench", bench)].iter().chain(guest) {
+        switches.set(key, value).expect("a switch");
+    }
+    let bootargs = switches.bootargs_on(machine.isa).expect("switches of the kernel");
+    let program = Program::new(kernel(machine.isa), &bootargs);
+    let mut rig = Machine::build(&machine, Options::default(), &program).expect("a machine");
+    let until = Until { time: SimTime::from_us(1_000_000), regions: false };
+    let stop = rig.run(&until, &mut ());
+    let counters = Counters::read(&rig).expect("counters");
+    assert_eq!(check_machine(&rig), [], "{name} {bootargs}");
+    assert_eq!(check_guest(&counters), [], "{name} {bootargs}");
+    let samples = read_samples(&rig).expect("samples");
+    let ending = Ending::of(&rig, stop.clone());
+    let ending = format!("{ending}\n{}", ending.console_tail);
+    Ran { stop, time: rig.now(), samples, counters, ending }
+}
+
+fn passed(name: &str, bench: &str, guest: &[(&str, &str)]) -> Ran {
+    let ran = run(name, bench, guest);
+    assert_eq!(ran.stop, Stop::Exit { code: 0 }, "{name} {guest:?}: {}", ran.ending);
+    ran
+}
+
+#[test]
+fn hackbench_delivers_every_message() {
+    let table: [(&str, &str, &str, &str); 4] = [
+        ("2", "3", "20", "100"),
+        // More than a pipe holds: writers wait.
+        ("1", "2", "400", "100"),
+        // Pages of their own, and messages of several pages.
+        ("1", "2", "12", "4096"),
+        ("1", "2", "5", "20000"),
+    ];
+    for name in MACHINES {
+        for (groups, fds, loops, datasize) in table {
+            let guest =
+                [("groups", groups), ("fds", fds), ("loops", loops), ("datasize", datasize)];
+            let ran = passed(name, "hackbench", &guest);
+            let number = |text: &str| text.parse::<u64>().expect("a number");
+            let receivers = number(groups) * number(fds);
+            let each = number(fds) * number(loops);
+            assert_eq!(ran.units(), vec![each; receivers as usize], "{name} {guest:?}");
+        }
+    }
+}
+
+#[test]
+fn hackbench_ends_under_every_policy_of_waking_writers_and_is_the_same_twice() {
+    let mut times = Vec::new();
+    for pipe_wake in ["was_full", "room"] {
+        let guest = [("groups", "1"), ("fds", "2"), ("loops", "600"), ("pipe_wake", pipe_wake)];
+        let [one, two] = [(); 2].map(|()| passed("quad", "hackbench", &guest));
+        assert_eq!((one.time, &one.samples), (two.time, &two.samples), "{pipe_wake}");
+        times.push((one.time, one.counters.sum("wake_done")));
+    }
+    assert_ne!(times[0], times[1]);
+}
+
+#[test]
+fn pipes_that_wake_nobody_are_a_stall_with_a_report() {
+    for name in ["duo", "duo-arm"] {
+        let guest = [("groups", "1"), ("fds", "2"), ("broken", "deaf_pipe")];
+        let ran = run(name, "hackbench", &guest);
+        assert_eq!(ran.stop, Stop::Stalled, "{}", ran.ending);
+        assert!(ran.ending.contains("no cpu can ever run again"), "{}", ran.ending);
+    }
+}
+
+#[test]
+fn tokens_go_to_and_fro() {
+    let table = [
+        ("duo", "same_llc", 1),
+        ("duo-arm", "same_llc", 1),
+        ("quad", "cross_llc", 2),
+        ("quad-arm", "same_llc", 2),
+        ("epyc-7763-2s", "cross_socket", 16),
+    ];
+    for (name, partner, pairs) in table {
+        let ran = passed(name, "ctxsw", &[("partner", partner), ("duration_us", "400")]);
+        let units = ran.units();
+        assert!(units.len() == 2 * pairs, "{name}: {units:?}");
+        for pair in units.chunks_exact(2) {
+            assert!(pair[0] > 5 && pair[0].abs_diff(pair[1]) <= 1, "{name}: {units:?}");
+        }
+    }
+}
+
+#[test]
+fn partners_that_are_not_there_are_refused() {
+    for (name, partner, pairs, why) in [
+        ("duo", "cross_llc", "1", "no cpus that far apart"),
+        ("quad", "cross_socket", "1", "no cpus that far apart"),
+        ("quad", "same_llc", "2", "llc 0 has 2 cpus, two to a pair"),
+    ] {
+        let ran = run(name, "ctxsw", &[("partner", partner), ("pairs", pairs)]);
+        let code = guests_abi::exit::BAD_SWITCH;
+        assert_eq!(ran.stop, Stop::Exit { code }, "{name} {partner}: {}", ran.ending);
+        assert!(ran.ending.contains(why), "{name} {partner}: {}", ran.ending);
+    }
+}
+
+#[test]
+fn stream_moves_every_byte_and_knows_no_policy() {
+    for (name, variants) in [("quad", ["revert", "notify_ipi"]), ("duo-arm", ["revert", "sm_idle"])]
+    {
+        let times = variants.map(|call_idle| {
+            let guest = [("words", "512"), ("iters", "3"), ("call_idle", call_idle)];
+            let ran = passed(name, "stream", &guest);
+            assert_eq!(ran.units(), [3 * 512 * 80; 2], "{name}");
+            ran.time
+        });
+        let [a, b] = times.map(|time| time.as_ns_f64());
+        assert!((a / b - 1.0).abs() < 0.01, "{name}: {a} {b}");
+    }
+}
