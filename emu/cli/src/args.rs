@@ -165,6 +165,8 @@ pub(crate) enum BenchCommand {
     C2c(C2cArgs),
     /// Incrementing one counter from several CPUs at the same time, beside published figures.
     Atomics(AtomicsArgs),
+    /// CPUs that each work on memory of their own.
+    Busy(Box<BusyArgs>),
     /// Speed of the emulator on this host.
     Speed(SpeedArgs),
 }
@@ -282,6 +284,53 @@ pub(crate) struct AtomicsArgs {
     pub(crate) limit: String,
     #[command(flatten)]
     pub(crate) frame: FrameArgs,
+}
+
+/// Flags of benches whose variants are compared by one figure.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct WorkloadArgs {
+    /// Machine: a name of `machine list`, smp-N, or the path of a machine file.
+    #[arg(long, value_name = "MACHINE", default_value = BENCH_MACHINE)]
+    pub(crate) machine: String,
+    #[command(flatten)]
+    pub(crate) on: MachineArgs,
+    /// Set a boot switch of the guest kernel. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) guest: Vec<String>,
+    /// Compare values of a boot switch, or of a machine key as machine.KEY. Repeatable: cross
+    /// product. Ratios are to the first.
+    #[arg(long, value_name = "KEY=A,B,...")]
+    pub(crate) vary: Vec<String>,
+    /// Number of seeds, each measured on a fork of the same boot.
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    pub(crate) seeds: u64,
+    /// First seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated time after which a run is given up.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) limit: String,
+    /// Print coherence traffic by class of line.
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// Print the counters of machine and guest, mean of a run.
+    #[arg(long)]
+    pub(crate) counters: bool,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BusyArgs {
+    /// CPUs that work.
+    #[arg(long, value_name = "LIST", default_value = "0-3")]
+    pub(crate) on: String,
+    /// Rounds of each CPU.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) iters: u64,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -5,3 +5,4 @@ pub(crate) mod generate;
 pub(crate) mod machine;
 pub(crate) mod run;
 pub(crate) mod test;
+pub(crate) mod workload;

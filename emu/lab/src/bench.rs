@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use emu_machine::{Options, Stop, Until};
-use emu_observe::{IrqOff, Ledger};
+use emu_observe::{ClassTraffic, Classes, IrqOff, Ledger, Traffic};
 use emu_sim::SimTime;
 use topology::Machine;
 
@@ -32,6 +32,8 @@ pub(crate) struct Frame {
     pub(crate) jobs: usize,
     /// Whether to keep the wake ledger.
     pub(crate) ledger: bool,
+    /// Whether to sum coherence traffic by class of line.
+    pub(crate) lines: bool,
 }
 
 /// One thing to boot.
@@ -58,6 +60,8 @@ pub(crate) struct SeedRun {
     pub(crate) irqoff: IrqOff,
     /// Wakes in the region.
     pub(crate) ledger: Ledger,
+    /// Coherence traffic of the region, by value of the class of line.
+    pub(crate) traffic: Vec<ClassTraffic>,
 }
 
 /// Boots and measures every variant; the results are in the order of the variants.
@@ -183,16 +187,27 @@ fn measure<R: Rig>(booted: &R, frame: &Frame, seed: u64) -> Result<SeedRun, LabE
     rig.set_rules(&[])?;
     let before = Counters::read(&rig)?;
     let begun = rig.now();
-    let mut observers = (IrqOff::new(rig.points()), frame.ledger.then(Ledger::new));
+    let traffic = frame.lines.then(|| Traffic::new(classes(&rig)));
+    let wakes = (IrqOff::new(rig.points()), frame.ledger.then(Ledger::new));
+    let mut observers = (wakes, traffic);
     run_to_region(&mut rig, frame.limit, false, &mut observers)?;
     let region = rig.now().saturating_sub(begun);
     let counters = Counters::read(&rig)?.since(&before);
     let samples = read_samples(&rig)?;
-    let (irqoff, ledger) = observers;
+    let ((irqoff, ledger), traffic) = observers;
+    let traffic = traffic.map_or_else(Vec::new, |traffic| traffic.rows().to_vec());
     let mut ledger = ledger.unwrap_or_default();
     ledger.finish();
     finish(&mut rig, frame.limit, &before)?;
-    Ok(SeedRun { region, counters, samples, irqoff, ledger })
+    Ok(SeedRun { region, counters, samples, irqoff, ledger, traffic })
+}
+
+fn classes<R: Rig>(rig: &R) -> Classes {
+    let mut classes = Classes::default();
+    for lines in rig.named_lines() {
+        classes.declare(lines.address.0, lines.len, lines.class as usize);
+    }
+    classes
 }
 
 /// Runs to the next begin or end of a region.

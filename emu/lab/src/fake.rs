@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use emu_machine::{BrokenLaw, CpuCounters, Options, PointRule, Stop, Until};
+use emu_machine::{BrokenLaw, CpuCounters, NamedLines, Options, PointRule, Stop, Until};
 use emu_observe::{Event, IpiId, Observer, PointTable, Record, StallReport};
 use emu_sim::{CpuId, SimTime};
 use guests_abi::block::{COUNTERS_MAGIC, COUNTERS_SYMBOL, SAMPLES_MAGIC, SAMPLES_SYMBOL};
@@ -158,6 +158,13 @@ impl FakeRig {
         self.put_samples(&series);
     }
 
+    /// The measured part of busy: a microsecond a round, and one more for the seed.
+    fn work(&mut self) {
+        let (rounds, seed) = (self.number("iters"), self.seed);
+        self.put_samples(&[(5, 0, 0, vec![rounds]), (6, 0, 0, vec![245, 490])]);
+        self.now = self.now.saturating_add(SimTime::from_us(rounds + seed));
+    }
+
     /// The measured part of a scenario: a call to a polling target.
     fn scenario(&mut self) {
         let revert = self.switches.get("call_idle") == Some("revert");
@@ -204,6 +211,7 @@ impl Rig for FakeRig {
                         "scenario" => self.scenario(),
                         "c2c" => self.handovers(),
                         "atomics" => self.increments(),
+                        "busy" => self.work(),
                         _ => {}
                     }
                     if until.regions {
@@ -265,6 +273,10 @@ impl Rig for FakeRig {
 
     fn points(&self) -> PointTable {
         PointTable::new(vec!["irqoff_schedule_idle".to_owned()], vec![(0x40, 0)])
+    }
+
+    fn named_lines(&self) -> &[NamedLines] {
+        &[]
     }
 
     fn is_settled(&self, _: CpuId) -> bool {

@@ -208,6 +208,7 @@ pub fn run<R: Rig>(request: &Request, progress: &dyn Progress) -> Result<Report,
         limit: request.limit,
         jobs: request.jobs,
         ledger: true,
+        lines: false,
     };
     let variants: Vec<Variant> = plans.iter().map(|plan| plan.variant.clone()).collect();
     let results = run_variants::<R>(&frame, &variants, progress)?;

@@ -27,6 +27,7 @@ pub mod ipistorm;
 pub mod run;
 pub mod scenario;
 pub mod speed;
+pub mod workload;
 
 #[cfg(test)]
 mod fake;

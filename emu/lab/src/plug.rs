@@ -2,7 +2,9 @@
 
 use emu_cpu::thread::RunState;
 use emu_machine::load::Symbols;
-use emu_machine::{Boot, BrokenLaw, CpuCounters, Image, Machine, Options, PointRule, Stop, Until};
+use emu_machine::{
+    Boot, BrokenLaw, CpuCounters, Image, Machine, NamedLines, Options, PointRule, Stop, Until,
+};
 use emu_observe::{Observer, PointTable, StallReport};
 use emu_sim::{CpuId, SimTime};
 use topology::Isa;
@@ -96,6 +98,10 @@ impl Rig for Machine {
         let places =
             points.iter().filter_map(|point| Some((point.address, index(&point.name)?))).collect();
         PointTable::new(names, places)
+    }
+
+    fn named_lines(&self) -> &[NamedLines] {
+        Machine::named_lines(self)
     }
 
     fn is_settled(&self, cpu: CpuId) -> bool {

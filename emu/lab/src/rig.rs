@@ -1,6 +1,6 @@
 //! What the lab needs of a machine, as a trait, so that its drivers are tested without one.
 
-use emu_machine::{BrokenLaw, CpuCounters, Options, PointRule, Stop, Until};
+use emu_machine::{BrokenLaw, CpuCounters, NamedLines, Options, PointRule, Stop, Until};
 use emu_observe::{Observer, PointTable, StallReport};
 use emu_sim::{CpuId, SimTime};
 use topology::Machine;
@@ -65,6 +65,8 @@ pub trait Rig: Clone + Send + Sized {
     fn describe(&self, pc: u64) -> Option<String>;
     /// Points of the image, by the index that events carry.
     fn points(&self) -> PointTable;
+    /// Lines that the guest named, in the order in which it did.
+    fn named_lines(&self) -> &[NamedLines];
     /// Whether a cpu is in an idle wait, or in a spin that nothing disturbs.
     fn is_settled(&self, cpu: CpuId) -> bool;
     /// How often a cpu has passed a point since the rules were set; 0 without rules.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::bench::Setup;
 use crate::fake::FakeRig;
 use crate::settings::{Dimension, Switches};
+use crate::workload::{self, Workload};
 use crate::{atomics, c2c, ipistorm, run, scenario, speed};
 use emu_machine::Options;
 use emu_sim::SimTime;
@@ -140,4 +141,26 @@ fn run_document() {
     let ending = run::run(&mut rig, LIMIT, &mut (), &(), &mut |_: &[u8]| {});
     let report = run::report(&rig, &request, &ending, Vec::new()).expect("report");
     check("run", &report);
+}
+
+#[test]
+fn workload_document() {
+    let request = workload::Request {
+        workload: Workload::find("busy").expect("a workload"),
+        machine: "quad".to_owned(),
+        set: Vec::new(),
+        cpus: None,
+        switches: switches(&["on=0-1"]),
+        vary: vec![Dimension::parse("iters=10,20").expect("dimension")],
+        seeds: vec![1, 3],
+        limit: LIMIT,
+        jobs: 2,
+        lines: true,
+    };
+    let report = workload::run::<FakeRig>(&request, &()).expect("report");
+    let times: Vec<Option<f64>> = report.rows.iter().map(|row| row.mean("round")).collect();
+    assert_eq!(times, [Some(1200.0), Some(1100.0)], "us of all rounds and the mean seed, a round");
+    assert!((report.rows[1].ratio - 1100.0 / 1200.0).abs() < 1e-9);
+    assert_eq!(workload::csv(&report).lines().count(), 3);
+    check("workload", &report);
 }

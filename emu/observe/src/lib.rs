@@ -1,8 +1,8 @@
 //! Observation of a run: typed events and what is made of them.
 //!
-//! Reading order: `event` (what a run says), `ledger` and `irqoff` (what wakes cost), `trace` and
-//! `chrome` (files for people and viewers), `stall` (why nothing runs any more). Nothing here
-//! knows of a machine; `docs/trace.md` is the legend.
+//! Reading order: `event` (what a run says), `ledger` and `irqoff` (what wakes cost), `traffic`
+//! (what lines cost), `trace` and `chrome` (files for people and viewers), `stall` (why nothing
+//! runs any more). Nothing here knows of a machine; `docs/trace.md` is the legend.
 
 mod chrome;
 mod event;
@@ -13,6 +13,7 @@ mod spread;
 mod stall;
 mod tee;
 mod trace;
+mod traffic;
 
 pub use chrome::ChromeTrace;
 pub use event::{Event, IpiId, Observer, Record, WakeCause, Wanted};
@@ -22,3 +23,4 @@ pub use points::PointTable;
 pub use spread::Spread;
 pub use stall::{BusyLine, StallReport, StalledCpu, Waiting, cpu_ranges};
 pub use trace::{TextTrace, cause_name, event_name, event_values, trace_line};
+pub use traffic::{ClassTraffic, Classes, Traffic};

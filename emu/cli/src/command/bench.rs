@@ -1,4 +1,4 @@
-//! `bench ipistorm`, `bench c2c`, `bench atomics`, `bench speed`.
+//! `bench ipistorm`, `bench c2c`, `bench atomics`, `bench speed`; the others are `workload`.
 
 use emu_lab::ipistorm::{self, Distribution, Group, LedgerLine, Row};
 use emu_lab::{IPISTORM_PAIRS, LabError, Setting, Setup, atomics, c2c, fit, speed};
@@ -6,6 +6,7 @@ use emu_machine::Machine;
 
 use crate::args::{AtomicsArgs, BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
 use crate::clock::Clock;
+use crate::command::workload;
 use crate::meaning;
 use crate::output::{Outcome, print, print_json};
 use crate::progress::Bar;
@@ -18,6 +19,7 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
         BenchCommand::C2c(args) => c2c(args),
         BenchCommand::Atomics(args) => atomics(args),
         BenchCommand::Speed(args) => speed(args),
+        BenchCommand::Busy(_) => workload::run(command),
     }
 }
 
@@ -28,6 +30,7 @@ pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
         BenchCommand::C2c(args) => c2c::check(&c2c_request(args)?),
         BenchCommand::Atomics(args) => atomics::check(&atomics_request(args)?),
         BenchCommand::Speed(_) => Ok(()),
+        BenchCommand::Busy(_) => workload::check(command),
     }
 }
 
