@@ -4,8 +4,9 @@
 //! the atomics and the interrupts, in the order that the policies prescribe. So the tables of the
 //! policies stand here once, and are tested on the host. Reading order: [`flags`] (bits of
 //! `thread_info.flags`), [`call_idle`] (a remote call meets an idle CPU), [`resched`]
-//! (`resched_curr`), [`preempt`] (does a wakee preempt), [`pelt`] (load averages), [`affine`] and
-//! [`sis`] (where a wakee goes), [`ttwu`] (queue a wake or lock the run queue).
+//! (`resched_curr`), [`weight`], [`tree`] (the queue), [`eevdf`] and [`preempt`] (who runs),
+//! [`pelt`] (load averages), [`tg_load`] (load of groups), [`affine`] and [`sis`] (where a wakee
+//! goes), [`ttwu`] (queue a wake or lock the run queue).
 #![no_std]
 
 /// The variants of a policy, each with the value of its boot switch.
@@ -43,9 +44,17 @@ pub mod call_idle;
 
 pub mod resched;
 
+pub mod weight;
+
+pub mod tree;
+
+pub mod eevdf;
+
 pub mod preempt;
 
 pub mod pelt;
+
+pub mod tg_load;
 
 pub mod affine;
 

@@ -122,6 +122,21 @@ impl Sums {
     }
 }
 
+/// Time runnable of a group's entity on a CPU, after averages of the group's tasks came to or left
+/// its queue there: `change` of their sums. What the entity is owed by running it keeps.
+///
+/// Sums of several tasks overlap in time as nobody recorded; coming ones are taken to lie apart,
+/// and after leaving ones the queue's mean is as good as the entity's own. Linux:
+/// `update_tg_cfs_load`.
+pub fn propagated_load(entity: Sums, change: i64, queue: Sums, queue_weight: u64) -> u64 {
+    let runnable = if change >= 0 {
+        (entity.load + change as u64).min(queue.divider())
+    } else {
+        entity.load.min(queue.load.checked_div(queue_weight).unwrap_or(0))
+    };
+    runnable.max(entity.util >> 10)
+}
+
 #[cfg(test)]
 mod tests {
     extern crate std;
@@ -185,5 +200,21 @@ mod tests {
         // A clock that goes back is followed, and nothing is added.
         assert!(!sums.advance(0, 1, true));
         assert_eq!((sums.updated_ns, sums.load), (0, 1));
+    }
+
+    #[test]
+    fn a_groups_entity_follows_what_comes_and_goes() {
+        let sums = |load, util| Sums { load, util, ..Sums::default() };
+        let max = Sums::default().divider();
+        let cases = [
+            ("a task comes", sums(100, 0), 400, sums(500 << 10, 0), 1024, 500),
+            ("no more than all time", sums(max - 10, 0), 400, sums(0, 0), 1024, max),
+            ("one of two leaves", sums(800, 0), -400, sums(300 << 10, 0), 1024, 300),
+            ("the last one leaves", sums(800, 0), -800, sums(0, 0), 0, 0),
+            ("it ran for so long itself", sums(800, 200 << 10), -800, sums(0, 0), 0, 200),
+        ];
+        for (what, entity, change, queue, queue_weight, expected) in cases {
+            assert_eq!(propagated_load(entity, change, queue, queue_weight), expected, "{what}");
+        }
     }
 }
