@@ -57,9 +57,8 @@ impl Switches {
     /// where they differ.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        let era = self.given("preset").and_then(guests_abi::preset::find);
         self.given(key)
-            .or_else(|| era?.get(key))
+            .or_else(|| guests_abi::preset::value(self.given("preset")?, key))
             .or_else(|| switch::SWITCHES.iter().find(|row| row.name == key).map(|row| row.default))
     }
 

@@ -1,66 +1,60 @@
 //! Era presets: the policies of a version of Linux, as far as the kernel has them.
 //!
-//! `preset=NAME` sets all switches of a row; switches of the command line override them.
+//! `preset=NAME` sets what has changed up to that version, oldest first, so that later changes win;
+//! switches of the command line override all of it.
 
-/// An era: its switches in the order of the table of switches.
+/// An era.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// Value of `preset=`.
     pub name: &'static str,
-    /// What it sets.
-    pub switches: &'static [(&'static str, &'static str)],
+    /// Switches whose values are others than in the era before; the first one has all.
+    pub changes: &'static [(&'static str, &'static str)],
 }
 
 macro_rules! presets {
-    ($($name:literal: $call_idle:literal, $ttwu:literal $via:literal $poll:literal,
-        $wa_idle:literal $wa_prev_idle:literal, $sched_idle_cpu:literal, $lock:literal;)*) => {
+    ($($name:literal: $($switch:ident = $value:literal)*;)*) => {
         /// Values of the switch `preset`; `none` sets nothing.
         pub const NAMES: &[&str] = &["none", $($name,)*];
 
         /// All eras, the oldest first.
         pub const PRESETS: &[Preset] = &[$(Preset {
             name: $name,
-            switches: &[
-                ("call_idle", $call_idle),
-                ("ttwu_queue", $ttwu),
-                ("ttwu_via", $via),
-                ("ttwu_poll", $poll),
-                ("wa_idle", $wa_idle),
-                ("wa_prev_idle", $wa_prev_idle),
-                ("sched_idle_cpu", $sched_idle_cpu),
-                ("lock", $lock),
-            ],
+            changes: &[$((stringify!($switch), $value),)*],
         },)*];
     };
 }
 
-// name: call_idle, ttwu_queue ttwu_via ttwu_poll, wa_idle wa_prev_idle, sched_idle_cpu, lock
 presets! {
-    "v3.0":         "revert", "always" "resched" "0",    "this_idle" "0",  "off",      "ticket";
-    "v3.0-noqueue": "revert", "off" "resched" "0",       "this_idle" "0",  "off",      "ticket";
-    "v3.3":         "revert", "cross_llc" "resched" "0", "this_idle" "0",  "off",      "ticket";
-    "v3.16":        "revert", "cross_llc" "resched" "1", "this_idle" "0",  "off",      "ticket";
-    "v4.15":        "revert", "cross_llc" "resched" "1", "this_idle" "0",  "off",      "queued";
-    "v4.16":        "revert", "cross_llc" "resched" "1", "cache_prev" "0", "off",      "queued";
-    "v5.4":         "revert", "cross_llc" "resched" "1", "cache_prev" "0", "fallback", "queued";
-    "v5.6":         "revert", "cross_llc" "resched" "1", "cache_prev" "0", "always",   "queued";
-    "v5.8":         "need_resched", "on_cpu" "csd" "1",  "cache_prev" "0", "always",   "queued";
-    "v5.15":        "need_resched", "on_cpu" "csd" "1",  "cache_prev" "1", "always",   "queued";
-    "v6.5":         "need_resched", "idle" "csd" "1",    "cache_prev" "1", "always",   "queued";
-    "v6.7":         "need_resched", "idle" "csd" "1",    "cache_prev" "1", "always",   "queued";
-    "v6.12":        "sm_idle", "idle" "csd" "1",         "cache_prev" "1", "always",   "queued";
+    "v3.0": call_idle="revert" ttwu_queue="always" ttwu_via="resched" ttwu_poll="0"
+        wa_idle="this_idle" wa_prev_idle="0" sched_idle_cpu="off" lock="ticket"
+        tg_load="threshold" preempt="cfs";
+    "v3.0-noqueue": ttwu_queue="off";
+    "v3.3": ttwu_queue="cross_llc";
+    "v3.16": ttwu_poll="1";
+    "v4.15": lock="queued";
+    "v4.16": wa_idle="cache_prev";
+    "v5.4": sched_idle_cpu="fallback";
+    "v5.6": sched_idle_cpu="always";
+    "v5.8": call_idle="need_resched" ttwu_queue="on_cpu" ttwu_via="csd";
+    "v5.15": wa_prev_idle="1";
+    "v6.5": ttwu_queue="idle";
+    "v6.7": tg_load="ratelimit" preempt="eevdf";
+    "v6.12": call_idle="sm_idle";
 }
 
-/// The era of that name, if there is one.
-pub fn find(name: &str) -> Option<&'static Preset> {
-    PRESETS.iter().find(|preset| preset.name == name)
+/// What the era of that name sets, in order, a later value of a switch being the one that holds;
+/// `None`: there is no such era.
+pub fn find(
+    name: &str,
+) -> Option<impl DoubleEndedIterator<Item = (&'static str, &'static str)> + Clone> {
+    let last = PRESETS.iter().position(|preset| preset.name == name)?;
+    Some(PRESETS[..=last].iter().flat_map(|preset| preset.changes).copied())
 }
 
-impl Preset {
-    /// The value that the era gives a switch, if it gives one.
-    pub fn get(&self, switch: &str) -> Option<&'static str> {
-        self.switches.iter().find(|pair| pair.0 == switch).map(|pair| pair.1)
-    }
+/// The value that an era gives a switch, if there is such an era and it gives one.
+pub fn value(era: &str, switch: &str) -> Option<&'static str> {
+    find(era)?.rev().find(|change| change.0 == switch).map(|change| change.1)
 }
 
 #[cfg(test)]
@@ -69,16 +63,33 @@ mod tests {
     use crate::switch::{Isa, check_switch};
 
     #[test]
-    fn every_era_sets_switches_that_exist_on_both() {
+    fn every_era_sets_switches_that_exist_on_both_and_that_the_first_one_sets() {
         for preset in PRESETS {
-            for (key, value) in preset.switches {
+            for &(key, new) in preset.changes {
                 for isa in [Isa::X86, Isa::Arm] {
-                    assert!(check_switch(isa, key, value).is_ok(), "{} {key}={value}", preset.name);
+                    assert!(check_switch(isa, key, new).is_ok(), "{} {key}={new}", preset.name);
                 }
+                assert!(value(PRESETS[0].name, key).is_some(), "{} {key}", preset.name);
+                assert_eq!(value(preset.name, key), Some(new));
             }
             assert!(check_switch(Isa::X86, "preset", preset.name).is_ok(), "{}", preset.name);
         }
-        assert_eq!(find("v5.15").and_then(|preset| preset.get("ttwu_queue")), Some("on_cpu"));
         assert!(find("none").is_none());
+    }
+
+    #[test]
+    fn eras_keep_what_they_do_not_change() {
+        let cases = [
+            ("v3.0", "ttwu_queue", "always"),
+            ("v3.16", "call_idle", "revert"),
+            ("v4.16", "ttwu_queue", "cross_llc"),
+            ("v5.15", "ttwu_queue", "on_cpu"),
+            ("v6.5", "tg_load", "threshold"),
+            ("v6.12", "ttwu_poll", "1"),
+            ("v6.12", "preempt", "eevdf"),
+        ];
+        for (era, switch, expected) in cases {
+            assert_eq!(value(era, switch), Some(expected), "{era} {switch}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! - interrupts: `irq_enable`, `irq_is_on`;
 //! - `atomic`: the types of `core::sync::atomic`, with read-modify-writes as the ISA has them:
 //!   `SeqCst` ones order everything before and after, as Linux's that return a value do; and
-//!   `set_bits`, `clear_bits`, which return nothing and order nothing;
+//!   `set_bits`, `clear_bits`, `add`, which return nothing and order nothing;
 //! - order and waiting: `cpu_relax`, `wait_change`, `wait_change_pointer`,
 //!   `smp_mb_after_atomic`, `wait_halt`, `monitor`, `mwait`, `has_polling`;
 //! - devices: `io_read`, `io_write`, `map_ram`, `map_device`, `TEST_DEVICE_AT_START`;

@@ -28,11 +28,12 @@ use crate::config::{Bench, CpuList};
 use crate::console::{die, kprintln};
 use crate::sched::resched_curr;
 use crate::start::config;
-use crate::{machine, task, testdev, tick};
+use crate::task::Attributes;
+use crate::{group, machine, task, testdev, tick};
 
 /// Starts the control thread.
 pub(crate) fn start() {
-    task::kthread_run(0, Class::Normal, control, &());
+    task::kthread_run_with(0, Attributes { group: None, ..Attributes::default() }, control, &());
 }
 
 extern "C" fn control(_: &'static ()) {
@@ -49,6 +50,7 @@ extern "C" fn control(_: &'static ()) {
         Bench::Ctxsw => ctxsw::run(),
         Bench::Stream => stream::run(),
     };
+    group::check_load();
     kprintln!("kern: {}", guests_abi::exit::meaning(code));
     testdev::exit(code)
 }

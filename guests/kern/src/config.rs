@@ -6,8 +6,9 @@ use guests_abi::preset;
 use guests_abi::switch::{self, parse_cpu_list, parse_number};
 use guests_sched::affine::WaIdle;
 use guests_sched::call_idle::CallIdle;
-use guests_sched::preempt::Preempt;
+use guests_sched::preempt::{Preempt, Times};
 use guests_sched::sis::{SchedIdleCpu, Sis};
+use guests_sched::tg_load::TgLoad;
 use guests_sched::ttwu::{TtwuQueue, TtwuVia};
 
 use crate::arch::ISA;
@@ -90,8 +91,13 @@ pub(crate) struct Policy {
     pub(crate) schedule_idle_cost: u64,
     /// Largest spin before an operation, cycles.
     pub(crate) jitter: u64,
-    /// Wake-up granularity, ns; from the number of CPUs, not from a switch.
-    pub(crate) granularity_ns: u64,
+    /// From the number of CPUs, not from a switch.
+    pub(crate) times: Times,
+    pub(crate) tg_load: TgLoad,
+    /// Least time between two updates of a group by a CPU, ns.
+    pub(crate) tg_ratelimit_ns: u64,
+    /// What is read of a group when a task migrates shares the line of its load.
+    pub(crate) is_tg_shared: bool,
 }
 
 /// The workload.
@@ -192,6 +198,7 @@ pub(crate) struct Config {
     pub(crate) is_lse: bool,
     /// arm64: the event stream runs.
     pub(crate) is_evtstrm: bool,
+    pub(crate) cgroup_depth: u64,
     pub(crate) bench: Bench,
     pub(crate) duration_us: u64,
     pub(crate) numipi: u64,
@@ -238,7 +245,7 @@ impl Config {
             if key == "preset"
                 && let Some(era) = preset::find(value)
             {
-                era.switches.iter().for_each(|(key, value)| config.set(key, value));
+                era.for_each(|(key, value)| config.set(key, value));
             }
         });
         Config::each_switch(text, |key, value| config.set(key, value));
@@ -298,10 +305,14 @@ impl Config {
                 hz: 0,
                 schedule_idle_cost: 0,
                 jitter: 0,
-                granularity_ns: 0,
+                times: Times::of_cpus(1),
+                tg_load: TgLoad::Threshold,
+                tg_ratelimit_ns: 0,
+                is_tg_shared: true,
             },
             is_lse: false,
             is_evtstrm: false,
+            cgroup_depth: 0,
             bench: Bench::None,
             duration_us: 0,
             numipi: 0,
@@ -346,6 +357,7 @@ impl Config {
             "preset" => {}
             "lse" => self.is_lse = is_on,
             "evtstrm" => self.is_evtstrm = is_on,
+            "cgroup_depth" => self.cgroup_depth = number,
             "bench" => self.bench = bench(value),
             "duration_us" => self.duration_us = number,
             "numipi" => self.numipi = number,
@@ -447,6 +459,9 @@ impl Policy {
             }
             "ttwu_poll" => self.is_ttwu_poll = is_on,
             "preempt" => self.preempt = Preempt::from_name(value).unwrap_or(Preempt::Cfs),
+            "tg_load" => self.tg_load = TgLoad::from_name(value).unwrap_or(TgLoad::Threshold),
+            "tg_ratelimit_us" => self.tg_ratelimit_ns = number * 1000,
+            "tg_layout" => self.is_tg_shared = value == "shared",
             "lock" => {
                 self.lock = if value == "ticket" { LockKind::Ticket } else { LockKind::Queued }
             }

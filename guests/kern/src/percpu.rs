@@ -10,13 +10,13 @@ use guests_abi::class::LineClass;
 
 use crate::arch::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::arch::{ArchCpu, CpuPreempt};
+use crate::cfs::{CfsRq, CfsTasks};
 use crate::config::Policy;
 use crate::counters::Counters;
 use crate::link::Link;
 use crate::llist::Head;
 use crate::lock::{Lock, McsNode};
 use crate::machine;
-use crate::pelt::{Avg, Removed};
 use crate::smp::Csd;
 use crate::task::{Stack, Task};
 use crate::testdev::declare;
@@ -39,8 +39,6 @@ impl<T> Deref for Line<T> {
 pub(crate) struct Pcpu {
     /// Address of the area itself; the per-CPU base points here.
     pub(crate) this: AtomicPtr<Cpu>,
-    /// Number of this CPU.
-    pub(crate) id: AtomicU32,
     /// Depth of `preempt_disable`, where the ISA keeps it for each CPU.
     pub(crate) preempt: CpuPreempt,
     /// The task that runs.
@@ -83,28 +81,19 @@ pub(crate) struct RqClock {
     pub(crate) clock_task_ns: AtomicU64,
 }
 
-/// CFS: runnable tasks in order of vruntime, without the one that runs.
-#[repr(C)]
-pub(crate) struct CfsRq {
-    pub(crate) first: Link<Task>,
-    pub(crate) h_nr_running: AtomicU32,
-    /// Those of them that are SCHED_IDLE.
-    pub(crate) idle_h_nr_running: AtomicU32,
-    pub(crate) load: AtomicU64,
-    pub(crate) min_vruntime_ns: AtomicU64,
-}
-
 /// The area of a CPU.
 #[repr(C, align(4096))]
 pub(crate) struct Cpu {
     pub(crate) pcpu: Line<Pcpu>,
+    /// Number of this CPU; others read it, too.
+    id: Line<AtomicU32>,
     pub(crate) policy: Line<Policy>,
     pub(crate) rql: Line<RqLock>,
     pub(crate) rqc: Line<RqCurr>,
     pub(crate) rqk: Line<RqClock>,
-    pub(crate) cfs: Line<CfsRq>,
-    pub(crate) cfsa: Line<Avg>,
-    pub(crate) cfsr: Line<Removed>,
+    /// The queue of the root group.
+    pub(crate) cfs: CfsRq,
+    pub(crate) cfs_tasks: Line<CfsTasks>,
     /// WL: wakes queued here with `ttwu_via=resched`.
     pub(crate) wake_list: Line<Head>,
     /// CSQ: the call queue.
@@ -124,7 +113,7 @@ impl Cpu {
     /// Number of this CPU.
     #[inline]
     pub(crate) fn id(&self) -> usize {
-        self.pcpu.id.load(Relaxed) as usize
+        self.id.load(Relaxed) as usize
     }
 
     /// The task that runs here; only this CPU may ask.
@@ -157,7 +146,7 @@ impl Cpu {
             &*area
         };
         cpu.pcpu.this.store(area, Relaxed);
-        cpu.pcpu.id.store(id as u32, Relaxed);
+        cpu.id.store(id as u32, Relaxed);
         cpu.pcpu.preempt.start();
         let idle = cpu.idle();
         idle.become_idle_task(id);
@@ -170,13 +159,13 @@ impl Cpu {
     /// Declares the classes of the area's lines; the CPU itself.
     pub(crate) fn declare_lines(&'static self) {
         declare(&self.pcpu, LineClass::Pcpu);
+        declare(&self.id, LineClass::Pcpu);
         declare(&self.policy, LineClass::Pcpu);
         declare(&self.rql, LineClass::Rql);
         declare(&self.rqc, LineClass::Rqc);
         declare(&self.rqk, LineClass::Rqk);
-        declare(&self.cfs, LineClass::Cfs);
-        declare(&self.cfsa, LineClass::Cfsa);
-        declare(&self.cfsr, LineClass::Cfsr);
+        self.cfs.declare_lines();
+        declare(&self.cfs_tasks, LineClass::Cfs);
         declare(&self.wake_list, LineClass::Wl);
         declare(&self.call_single_queue, LineClass::Csq);
         declare(&self.csd_data, LineClass::Csd);

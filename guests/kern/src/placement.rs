@@ -110,10 +110,10 @@ fn wake_affine(this: &Cpu, wakee: &Task, prev: usize, is_sync: bool) -> Side {
         return Side::Prev;
     }
     let loads = Loads {
-        this: this.cfsa.load_avg.load(Relaxed),
-        current: this.current().avg.load_avg.load(Relaxed),
-        prev: machine::cpu(prev).cfsa.load_avg.load(Relaxed),
-        task: wakee.avg.load_avg.load(Relaxed),
+        this: this.cfs.avg.load_avg.load(Relaxed),
+        current: this.current().se.avg.load_avg.load(Relaxed),
+        prev: machine::cpu(prev).cfs.avg.load_avg.load(Relaxed),
+        task: wakee.se.avg.load_avg.load(Relaxed),
         capacity_this: CAPACITY,
         capacity_prev: CAPACITY,
         imbalance_pct: IMBALANCE_PCT,

@@ -120,9 +120,8 @@ fn __schedule(mode: Mode) {
         Mode::Voluntary | Mode::Preempt => {
             if mode == Mode::Voluntary && prev.ti.state.load(Relaxed) != state::RUNNING {
                 cpu.deactivate_curr(prev);
-            } else {
-                cpu.put_prev(prev);
             }
+            cpu.put_prev(prev);
             pick_next(cpu, false)
         }
     };
@@ -146,9 +145,9 @@ fn pick_from_idle(cpu: &'static Cpu, idle: &'static Task, has_shortcut: bool) ->
     next
 }
 
-/// The next task to run: the leftmost fair one, else what newidle pulls, else the idle task.
+/// The next task to run: a fair one, else what newidle pulls, else the idle task.
 fn pick_next(cpu: &'static Cpu, is_from_idle: bool) -> &'static Task {
-    if let Some(task) = cpu.pick_first() {
+    if let Some(task) = cpu.pick_next() {
         return task;
     }
     let should_balance = match cpu.policy.newidle {

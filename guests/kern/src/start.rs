@@ -1,6 +1,6 @@
 //! Boot: from the device tree to all CPUs idling and the control thread running.
 
-use guests_sched::preempt;
+use guests_sched::preempt::Times;
 
 use crate::arch::atomic::{AtomicU32, Ordering::Acquire, Ordering::SeqCst};
 use crate::config::Config;
@@ -10,7 +10,7 @@ use crate::link::Link;
 use crate::machine::CpuFacts;
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
-use crate::{arch, bench, counters, domain, idle, machine, memory, rq, tick};
+use crate::{arch, bench, counters, domain, group, idle, machine, memory, rq, tick};
 
 /// CPUs that are up, CPU 0 not counted.
 static SECONDARIES_UP: Line<AtomicU32> = Line(AtomicU32::new(0));
@@ -32,7 +32,7 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     let cpu_count = machine::cpu_count();
     let mut config = Config::from_command_line(command_line);
     config.check_cpus(cpu_count);
-    config.policy.granularity_ns = preempt::wakeup_granularity_ns(cpu_count as u64);
+    config.policy.times = Times::of_cpus(cpu_count as u64);
     arch::init_config(&config);
     CONFIG.set(Some(memory::alloc_value(0, config)));
     tick::init(arch::init_timer(), config.policy.hz);
@@ -51,6 +51,7 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     }
     kprintln!("kern: {cpu_count} cpus up");
     point!(boot_done);
+    group::init(self::config().cgroup_depth);
     arch::irq_enable();
     bench::start();
     idle::cpu_startup_entry()

@@ -8,20 +8,22 @@
 use core::mem::offset_of;
 
 use guests_abi::class::LineClass;
-use guests_sched::preempt::{Class, WEIGHT_NICE_0};
+use guests_sched::preempt::Class;
+use guests_sched::weight;
 
 use crate::arch::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::arch::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use crate::arch::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use crate::arch::{self, TaskPreempt};
+use crate::cfs::SchedEntity;
 use crate::console::die;
 use crate::cpumask::{self, CpuMask};
+use crate::group::TaskGroup;
 use crate::link::Link;
 use crate::llist::Node;
 use crate::lock::Lock;
-use crate::pelt::Avg;
 use crate::percpu::Line;
 use crate::testdev::declare;
-use crate::{machine, memory, sched, testdev, wake};
+use crate::{group, machine, memory, sched, testdev, wake};
 
 /// Bytes of a task's stack.
 pub(crate) const STACK_BYTES: usize = 16 * 1024;
@@ -74,22 +76,6 @@ pub(crate) struct TaskSched {
     pub(crate) allowed: Link<CpuMask>,
 }
 
-/// SE: the scheduling entity.
-#[repr(C)]
-pub(crate) struct SchedEntity {
-    pub(crate) vruntime_ns: AtomicU64,
-    pub(crate) exec_start_ns: AtomicU64,
-    pub(crate) sum_exec_ns: AtomicU64,
-    /// Sum at which the task was picked.
-    pub(crate) prev_sum_exec_ns: AtomicU64,
-    pub(crate) weight: AtomicU64,
-    /// 1 while `vruntime_ns` counts from the least one of the run queue that the task goes to.
-    pub(crate) is_relative: AtomicU8,
-    class: AtomicU8,
-    /// Next in order of vruntime.
-    pub(crate) next: Link<Task>,
-}
-
 /// What only the context switch and the task's own start touch.
 #[repr(C)]
 pub(crate) struct ThreadContext {
@@ -112,8 +98,7 @@ pub(crate) struct Task {
     pub(crate) ts: Line<TaskSched>,
     /// PI: serialises wakers of this task.
     pub(crate) pi: Line<Lock>,
-    pub(crate) se: Line<SchedEntity>,
-    pub(crate) avg: Line<Avg>,
+    pub(crate) se: SchedEntity,
     pub(crate) thread: Line<ThreadContext>,
 }
 
@@ -137,8 +122,7 @@ impl Task {
         declare(&self.ti, LineClass::Ti);
         declare(&self.ts, LineClass::Ts);
         declare(&self.pi, LineClass::Pi);
-        declare(&self.se, LineClass::Se);
-        declare(&self.avg, LineClass::Se);
+        self.se.declare_lines();
         declare(&self.thread, LineClass::Pcpu);
     }
 
@@ -194,14 +178,34 @@ impl Task {
     }
 }
 
-/// Starts a thread on a CPU, which runs `func(arg)`. Only the control thread may.
+/// How a thread is scheduled.
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes {
+    pub(crate) class: Class,
+    /// -20 to 19; without effect on SCHED_IDLE.
+    pub(crate) nice: i8,
+    /// CPUs that it may use; none while it is pinned to the one that it starts on.
+    pub(crate) allowed: Option<&'static CpuMask>,
+    /// None is the root group.
+    pub(crate) group: Option<&'static TaskGroup>,
+}
+
+impl Default for Attributes {
+    /// A pinned thread of a benchmark.
+    fn default() -> Attributes {
+        let group = group::innermost();
+        Attributes { class: Class::Normal, nice: 0, allowed: None, group }
+    }
+}
+
+/// Starts a thread of a benchmark on a CPU, which runs `func(arg)`. Only the control thread may.
 pub(crate) fn kthread_run<T: Sync>(
     cpu: usize,
     class: Class,
     func: extern "C" fn(&'static T),
     arg: &'static T,
 ) -> &'static Task {
-    start(cpu, class, None, func as usize, core::ptr::from_ref(arg).cast_mut().cast())
+    kthread_run_with(cpu, Attributes { class, ..Attributes::default() }, func, arg)
 }
 
 /// As [`kthread_run`], for a thread that may use every CPU. The first ones are taken in turn.
@@ -212,8 +216,8 @@ pub(crate) fn kthread_run_unbound<T: Sync>(
 ) -> &'static Task {
     let cpu = next_cpu();
     NEXT_CPU.store((cpu + 1) % machine::cpu_count(), Relaxed);
-    let arg = core::ptr::from_ref(arg).cast_mut().cast();
-    start(cpu, class, Some(cpumask::all()), func as usize, arg)
+    let allowed = Some(cpumask::all());
+    kthread_run_with(cpu, Attributes { class, allowed, ..Attributes::default() }, func, arg)
 }
 
 /// CPU on which the next unbound thread begins.
@@ -223,21 +227,30 @@ pub(crate) fn next_cpu() -> usize {
 
 static NEXT_CPU: AtomicUsize = AtomicUsize::new(0);
 
-fn start(
+/// Starts a thread as [`kthread_run`] does, scheduled otherwise.
+pub(crate) fn kthread_run_with<T: Sync>(
     cpu: usize,
-    class: Class,
-    allowed: Option<&'static CpuMask>,
-    func: usize,
-    arg: *mut (),
+    attributes: Attributes,
+    func: extern "C" fn(&'static T),
+    arg: &'static T,
 ) -> &'static Task {
+    start(cpu, attributes, func as usize, core::ptr::from_ref(arg).cast_mut().cast())
+}
+
+fn start(cpu: usize, attributes: Attributes, func: usize, arg: *mut ()) -> &'static Task {
+    let Attributes { class, nice, allowed, group } = attributes;
     let task = ended_task(cpu).unwrap_or_else(|| new_task(cpu));
     task.init(cpu);
     task.set_class(class);
-    task.se.weight.store(if class == Class::Idle { 3 } else { WEIGHT_NICE_0 }, Relaxed);
+    let weight = if class == Class::Idle { weight::IDLE } else { weight::of_nice(nice) };
+    task.se.weight.store(weight, Relaxed);
     task.se.vruntime_ns.store(0, Relaxed);
     task.se.is_relative.store(1, Relaxed);
+    task.se.lag_ns.store(0, Relaxed);
     task.se.sum_exec_ns.store(0, Relaxed);
-    task.avg.start(task.se.weight.load(Relaxed));
+    task.se.avg.start(weight);
+    task.se.group.set(group);
+    group::set_task_rq(task, cpu);
     task.ts.allowed.set(allowed);
     task.ts.wakee_flips.store(0, Relaxed);
     task.ts.last_wakee.set(None);

@@ -8,7 +8,7 @@
 use crate::arch;
 use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::percpu::{Cpu, Line};
-use crate::sched::{self, schedule};
+use crate::sched::schedule;
 use crate::task::state;
 use crate::wake::{set_current_state, try_to_wake_up};
 
@@ -111,12 +111,8 @@ pub(crate) fn timer_interrupt() {
 fn scheduler_tick(cpu: &Cpu) {
     cpu.rq_lock();
     cpu.update_rq_clock();
-    cpu.update_curr();
     if !cpu.current().is_idle_task() {
-        cpu.update_load_avg(cpu.current());
-    }
-    if cpu.is_slice_over(cpu.current()) {
-        sched::resched_curr(cpu.id());
+        cpu.task_tick(cpu.current());
     }
     cpu.rq_unlock();
 }

@@ -18,9 +18,10 @@ use crate::counters::bump;
 use crate::llist::List;
 use crate::percpu::Cpu;
 use crate::points::point;
-use crate::sched::{resched_curr, send_reschedule};
+use crate::rq::{Enqueue, set_task_cpu};
+use crate::sched::send_reschedule;
 use crate::task::{Task, state};
-use crate::{machine, pelt, placement, smp};
+use crate::{machine, placement, smp};
 
 /// Sets the state of the running task, ordered before what it reads next.
 pub(crate) fn set_current_state(state: u32) {
@@ -78,20 +79,9 @@ fn select_task_rq(wakee: &'static Task, prev: usize, is_sync: bool) -> usize {
     let cpu = placement::select_task_rq_fair(wakee, prev, is_sync);
     if cpu != prev {
         bump(Counter::MigWake);
-        set_task_cpu(wakee, prev, cpu);
+        set_task_cpu(wakee, cpu);
     }
     cpu
-}
-
-/// Moves a sleeping task, without the lock of the run queue that it leaves.
-fn set_task_cpu(task: &Task, from: usize, to: usize) {
-    let min_vruntime = machine::cpu(from).cfs.min_vruntime_ns.load(Relaxed);
-    let vruntime = task.se.vruntime_ns.load(Relaxed).wrapping_sub(min_vruntime);
-    task.se.vruntime_ns.store(vruntime, Relaxed);
-    task.se.is_relative.store(1, Relaxed);
-    pelt::remove_entity_load_avg(task, from);
-    task.ti.cpu.store(to as u32, Relaxed);
-    task.ts.wake_cpu.store(to as u32, Relaxed);
 }
 
 fn count_wake(target: usize) {
@@ -109,7 +99,7 @@ fn ttwu_runnable(wakee: &'static Task) -> bool {
         // A task that runs is not preempted by itself.
         if wakee.ts.on_cpu.load(Relaxed) == 0 {
             cpu.update_rq_clock();
-            check_preempt_curr(cpu, wakee);
+            cpu.check_preempt_curr(wakee);
         }
         wakee.ti.state.store(state::RUNNING, Relaxed);
     }
@@ -125,7 +115,7 @@ fn ttwu_queue(wakee: &'static Task, target: usize) {
         Path::DirectIfFree | Path::Queued => return ttwu_queue_wakelist(wakee, target),
     };
     cpu.update_rq_clock();
-    activate(cpu, wakee);
+    activate(cpu, wakee, Enqueue::Wakeup);
     cpu.rq_unlock();
     count_wake(target);
 }
@@ -186,7 +176,7 @@ pub(crate) fn sched_ttwu_pending(cpu: &'static Cpu, mut wakes: List) {
         let wakee = Task::of_wake_entry(entry);
         // A wakee that was queued while it was switched out here is off its CPU by now.
         arch::cond_load(&wakee.ts.on_cpu, Acquire, |on_cpu| on_cpu == 0);
-        activate(cpu, wakee);
+        activate(cpu, wakee, Enqueue::Wakeup);
     }
     // Not earlier: until the wakees count as running, this says that the CPU is not idle.
     cpu.rql.ttwu_pending.store(0, Relaxed);
@@ -194,13 +184,14 @@ pub(crate) fn sched_ttwu_pending(cpu: &'static Cpu, mut wakes: List) {
 }
 
 /// Enters the wakee and tests for preemption; the lock is held and the clock up to date.
-fn activate(cpu: &Cpu, wakee: &'static Task) {
-    cpu.activate_task(wakee);
-    check_preempt_curr(cpu, wakee);
+fn activate(cpu: &Cpu, wakee: &'static Task, enqueue: Enqueue) {
+    cpu.activate_task(wakee, enqueue);
+    cpu.check_preempt_curr(wakee);
     wakee.ti.state.store(state::RUNNING, Relaxed);
 }
 
-fn lock_target(target: usize) -> &'static Cpu {
+/// Takes the run-queue lock of a CPU, this one or another; interrupts are off.
+pub(crate) fn lock_target(target: usize) -> &'static Cpu {
     let cpu = machine::cpu(target);
     if arch::this_cpu().id() == target {
         cpu.rq_lock();
@@ -210,19 +201,13 @@ fn lock_target(target: usize) -> &'static Cpu {
     cpu
 }
 
-fn check_preempt_curr(cpu: &Cpu, wakee: &Task) {
-    if cpu.wakeup_preempts(cpu.rqc.curr.get_some(), wakee) {
-        resched_curr(cpu.id());
-    }
-}
-
 /// Enters a new task, whose state is RUNNING. Not a wake-up, and not counted as one.
 pub(crate) fn wake_up_new_task(task: &'static Task) {
     arch::preempt_disable();
     let was_on = irq_save!(irqoff_rq);
     let cpu = lock_target(task.cpu());
     cpu.update_rq_clock();
-    activate(cpu, task);
+    activate(cpu, task, Enqueue::New);
     cpu.rq_unlock();
     irq_restore(was_on);
     arch::preempt_enable();

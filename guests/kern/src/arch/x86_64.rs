@@ -43,6 +43,12 @@ pub(crate) mod atomic {
         word.fetch_or(bits, Ordering::Relaxed);
     }
 
+    /// Adds.
+    #[inline]
+    pub(crate) fn add(word: &AtomicU64, value: u64) {
+        word.fetch_add(value, Ordering::Relaxed);
+    }
+
     /// Clears bits.
     #[inline]
     pub(crate) fn clear_bits(word: &AtomicU32, bits: u32) {

@@ -209,7 +209,7 @@ fetch!(AtomicPtr, [T], *mut T, "x", swap "swp" |value| value;);
 #[inline(always)]
 pub(crate) fn set_bits(word: &AtomicU32, bits: u32) {
     if is_lse() {
-        change_bits!("stset", word, bits);
+        without_result!("stset", "w", word, bits);
     } else {
         word.0.fetch_or(bits, Ordering::Relaxed);
     }
@@ -219,25 +219,35 @@ pub(crate) fn set_bits(word: &AtomicU32, bits: u32) {
 #[inline(always)]
 pub(crate) fn clear_bits(word: &AtomicU32, bits: u32) {
     if is_lse() {
-        change_bits!("stclr", word, bits);
+        without_result!("stclr", "w", word, bits);
     } else {
         word.0.fetch_and(!bits, Ordering::Relaxed);
     }
 }
 
+/// Adds, as [`set_bits`].
+#[inline(always)]
+pub(crate) fn add(word: &AtomicU64, value: u64) {
+    if is_lse() {
+        without_result!("stadd", "x", word, value);
+    } else {
+        word.0.fetch_add(value, Ordering::Relaxed);
+    }
+}
+
 /// One LSE instruction without a result.
-macro_rules! change_bits {
-    ($name:literal, $word:expr, $bits:expr) => {
+macro_rules! without_result {
+    ($name:literal, $width:literal, $word:expr, $operand:expr) => {
         // SAFETY: as in `lse`.
         unsafe {
             asm!(
                 ".arch_extension lse",
-                concat!($name, " {bits:w}, [{word}]"),
-                bits = in(reg) $bits,
+                concat!($name, " {operand:", $width, "}, [{word}]"),
+                operand = in(reg) $operand,
                 word = in(reg) $word.as_ptr(),
                 options(nostack, preserves_flags)
             )
         }
     };
 }
-use change_bits;
+use without_result;
