@@ -28,7 +28,7 @@ macro_rules! presets {
 presets! {
     "v3.0": call_idle="revert" ttwu_queue="always" ttwu_via="resched" ttwu_poll="0"
         wa_idle="this_idle" wa_prev_idle="0" sched_idle_cpu="off" lock="ticket"
-        tg_load="threshold" preempt="cfs";
+        tg_load="threshold" preempt="cfs" rq_layout="classic";
     "v3.0-noqueue": ttwu_queue="off";
     "v3.3": ttwu_queue="cross_llc";
     "v3.16": ttwu_poll="1";
@@ -41,6 +41,7 @@ presets! {
     "v6.5": ttwu_queue="idle";
     "v6.7": tg_load="ratelimit" preempt="eevdf";
     "v6.12": call_idle="sm_idle";
+    "v7.0": rq_layout="split";
 }
 
 /// What the era of that name sets, in order, a later value of a switch being the one that holds;
@@ -87,6 +88,7 @@ mod tests {
             ("v6.5", "tg_load", "threshold"),
             ("v6.12", "ttwu_poll", "1"),
             ("v6.12", "preempt", "eevdf"),
+            ("v7.0", "rq_layout", "split"),
         ];
         for (era, switch, expected) in cases {
             assert_eq!(value(era, switch), Some(expected), "{era} {switch}");

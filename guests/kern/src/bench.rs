@@ -21,7 +21,6 @@ mod scenario;
 mod stream;
 
 use guests_abi::device::region;
-use guests_sched::preempt::Class;
 
 use crate::arch::{self, irq_restore, irq_save};
 use crate::config::{Bench, CpuList};

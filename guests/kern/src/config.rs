@@ -82,6 +82,8 @@ pub(crate) struct Policy {
     pub(crate) sched_idle_cpu: SchedIdleCpu,
     pub(crate) preempt: Preempt,
     pub(crate) lock: LockKind,
+    /// `nr_running` and `ttwu_pending` lie with `curr` and `idle`, not with the lock.
+    pub(crate) is_rq_split: bool,
     pub(crate) is_nohz: bool,
     pub(crate) pipe_wake: PipeWake,
     pub(crate) broken: Broken,
@@ -221,6 +223,7 @@ pub(crate) struct Config {
     pub(crate) is_target_running: bool,
     pub(crate) is_wakee_free: bool,
     pub(crate) irq_cpu: CpuList,
+    pub(crate) is_updating_blocked: bool,
     pub(crate) busy: CpuList,
     pub(crate) busy_sched_idle: CpuList,
     pub(crate) times: u64,
@@ -299,6 +302,7 @@ impl Config {
                 sched_idle_cpu: SchedIdleCpu::Always,
                 preempt: Preempt::Cfs,
                 lock: LockKind::Queued,
+                is_rq_split: false,
                 is_nohz: true,
                 pipe_wake: PipeWake::WasFull,
                 broken: Broken::None,
@@ -335,6 +339,7 @@ impl Config {
             is_target_running: false,
             is_wakee_free: false,
             irq_cpu: CpuList(""),
+            is_updating_blocked: false,
             busy: CpuList(""),
             busy_sched_idle: CpuList(""),
             times: 0,
@@ -380,6 +385,7 @@ impl Config {
             "state" => self.is_target_running = value == "running",
             "wakee" => self.is_wakee_free = value == "free",
             "irq_cpu" => self.irq_cpu = list,
+            "blocked" => self.is_updating_blocked = is_on,
             "busy" => self.busy = list,
             "busy_sched_idle" => self.busy_sched_idle = list,
             "times" => self.times = number,
@@ -465,6 +471,7 @@ impl Policy {
             "lock" => {
                 self.lock = if value == "ticket" { LockKind::Ticket } else { LockKind::Queued }
             }
+            "rq_layout" => self.is_rq_split = value == "split",
             "nohz" => self.is_nohz = is_on,
             "HZ" => self.hz = number as u32,
             "path_cost.schedule_idle" => self.schedule_idle_cost = number,

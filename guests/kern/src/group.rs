@@ -95,6 +95,8 @@ fn new(parent: Option<&'static TaskGroup>) -> &'static TaskGroup {
         se.weight.store(NICE_0, Relaxed);
         se.avg.start_empty();
         se.stand_for(queue);
+        // Long before the clock began.
+        queue.part.last_update_ns.store(u64::MAX << 40, Relaxed);
         queue.owner.group.set(Some(group));
         queue.owner.se.set(Some(se));
         place(se, parent, cpu);
@@ -156,7 +158,7 @@ pub(crate) fn update_tg_load_avg(cfs_rq: &CfsRq) {
         policy.tg_ratelimit_ns,
         || {
             now = sched_clock_ns();
-            now - part.last_update_ns.load(Relaxed)
+            now.wrapping_sub(part.last_update_ns.load(Relaxed))
         },
     );
     match update {

@@ -175,7 +175,6 @@ impl Cpu {
 
     /// Brings the averages of all queues of the CPU up to the clock, which the caller has updated:
     /// those of CPUs that do not run age, too.
-    #[expect(dead_code, reason = "for the balancer, and for scenarios")]
     pub(crate) fn update_blocked_averages(&self) {
         let now = self.rqk.clock_task_ns.load(Relaxed);
         let mut next = group::innermost();

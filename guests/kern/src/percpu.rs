@@ -57,19 +57,28 @@ pub(crate) struct Pcpu {
     pub(crate) is_in_softirq: AtomicU32,
 }
 
-/// RQL, classic layout: the lock and what idle scans read.
+/// What idle scans read besides who runs.
 #[repr(C)]
-pub(crate) struct RqLock {
-    pub(crate) lock: Lock,
+pub(crate) struct RqCount {
     pub(crate) nr_running: AtomicU32,
     /// 1 while wakes are queued here that are not drained yet (`ttwu_via=csd`).
     pub(crate) ttwu_pending: AtomicU32,
+}
+
+/// RQL: the lock.
+#[repr(C)]
+pub(crate) struct RqLock {
+    pub(crate) lock: Lock,
+    /// With `rq_layout=classic`; see `Cpu::rq_count`.
+    pub(crate) count: RqCount,
     pub(crate) nr_switches: AtomicU64,
 }
 
-/// RQC, classic layout: what else idle scans read.
+/// RQC: who runs, which idle scans read, too.
 #[repr(C)]
 pub(crate) struct RqCurr {
+    /// With `rq_layout=split`; see `Cpu::rq_count`.
+    pub(crate) count: RqCount,
     pub(crate) curr: Link<Task>,
     pub(crate) idle: Link<Task>,
 }

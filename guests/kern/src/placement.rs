@@ -6,6 +6,7 @@
 
 use guests_sched::affine::{self, Loads, Side};
 use guests_sched::sis;
+use guests_sched::ttwu::TtwuVia;
 
 use crate::arch;
 use crate::arch::atomic::Ordering::Relaxed;
@@ -23,19 +24,21 @@ const CAPACITY: u64 = 1024;
 /// Imbalance percentage of every domain above the threads of a core.
 const IMBALANCE_PCT: u64 = 117;
 
-/// Whether a CPU idles and nothing is on its way to it. Reads two lines of it.
+/// Whether a CPU idles and nothing is on its way to it. Reads two lines of it, or one by
+/// `rq_layout=split`; before wakes came by the call queue also the head of its wake list.
 pub(crate) fn idle_cpu(cpu: usize) -> bool {
     let cpu = machine::cpu(cpu);
+    let count = cpu.rq_count();
     core::ptr::eq(cpu.rqc.curr.get_some(), cpu.rqc.idle.get_some())
-        && cpu.rql.nr_running.load(Relaxed) == 0
-        && cpu.rql.ttwu_pending.load(Relaxed) == 0
-        && cpu.wake_list.looks_empty()
+        && count.nr_running.load(Relaxed) == 0
+        && count.ttwu_pending.load(Relaxed) == 0
+        && (arch::this_cpu().policy.ttwu_via == TtwuVia::Csd || cpu.wake_list.looks_empty())
 }
 
 /// Whether a CPU has tasks, and all are SCHED_IDLE.
 fn sched_idle_cpu(cpu: usize) -> bool {
     let cpu = machine::cpu(cpu);
-    let running = cpu.rql.nr_running.load(Relaxed);
+    let running = cpu.rq_count().nr_running.load(Relaxed);
     running != 0 && cpu.cfs.idle_h_nr_running.load(Relaxed) == running
 }
 
@@ -91,7 +94,7 @@ impl affine::View for Sides {
     }
 
     fn nr_running_here(&mut self) -> u32 {
-        machine::cpu(self.this).rql.nr_running.load(Relaxed)
+        machine::cpu(self.this).rq_count().nr_running.load(Relaxed)
     }
 }
 
@@ -200,7 +203,7 @@ fn select_idle_sibling(
         is_prev_of_lone_kthread: prev == this.id()
             && waker.is_pinned()
             && !waker.is_idle_task()
-            && this.rql.nr_running.load(Relaxed) <= 1,
+            && this.rq_count().nr_running.load(Relaxed) <= 1,
         has_smt: domain::has_smt(),
     };
     let mut around = Around { allowed, scan: None };

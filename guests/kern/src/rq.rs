@@ -19,7 +19,7 @@ use crate::config::Policy;
 use crate::counters::bump;
 use crate::group::set_task_rq;
 use crate::pelt::{Update, remove_entity_load_avg};
-use crate::percpu::{Cpu, Line};
+use crate::percpu::{Cpu, Line, RqCount};
 use crate::sched::resched_curr;
 use crate::task::Task;
 use crate::testdev;
@@ -111,6 +111,12 @@ impl Cpu {
         self.rql.lock.unlock();
     }
 
+    /// What idle scans read besides who runs; on the line that `rq_layout` says.
+    #[inline]
+    pub(crate) fn rq_count(&self) -> &RqCount {
+        if policy().is_rq_split { &self.rqc.count } else { &self.rql.count }
+    }
+
     /// Brings the clock up to now.
     #[inline]
     pub(crate) fn update_rq_clock(&self) {
@@ -155,8 +161,8 @@ impl Cpu {
             count_task(se.cfs_rq(), task, 1);
         }
         self.cfs_tasks.push(task);
-        let running = self.rql.nr_running.load(Relaxed) + 1;
-        self.rql.nr_running.store(running, Relaxed);
+        let running = self.rq_count().nr_running.load(Relaxed) + 1;
+        self.rq_count().nr_running.store(running, Relaxed);
         if running == 2 && !is_overloaded() {
             ROOT_DOMAIN.overloaded.store(1, Relaxed);
         }
@@ -215,7 +221,7 @@ impl Cpu {
             count_task(cfs_rq, task, -1);
         }
         self.cfs_tasks.remove(task);
-        self.rql.nr_running.store(self.rql.nr_running.load(Relaxed) - 1, Relaxed);
+        self.rq_count().nr_running.store(self.rq_count().nr_running.load(Relaxed) - 1, Relaxed);
     }
 
     fn dequeue_entity(&self, se: &'static SchedEntity, dequeue: Dequeue) {

@@ -135,7 +135,7 @@ fn __schedule(mode: Mode) {
 }
 
 fn pick_from_idle(cpu: &'static Cpu, idle: &'static Task, has_shortcut: bool) -> &'static Task {
-    if has_shortcut && cpu.rql.nr_running.load(Relaxed) == 0 {
+    if has_shortcut && cpu.rq_count().nr_running.load(Relaxed) == 0 {
         bump(Counter::SchedIdleFast);
         return idle;
     }
@@ -165,7 +165,7 @@ fn pick_next(cpu: &'static Cpu, is_from_idle: bool) -> &'static Task {
 /// Looks for work elsewhere. There are no domains to walk yet, so it ends at the overload test.
 fn newidle_balance(cpu: &Cpu) {
     bump(Counter::NewidleTry);
-    if cpu.rql.ttwu_pending.load(Relaxed) != 0 {
+    if cpu.rq_count().ttwu_pending.load(Relaxed) != 0 {
         return;
     }
     // Read for its cost: whatever it says, nothing can be pulled.

@@ -129,7 +129,9 @@ fn ttwu_path(target: usize, is_on_cpu: bool) -> Path {
         is_same_llc: machine::share_llc(this.id(), target),
         is_on_cpu,
     };
-    ttwu::path(this.policy.ttwu_queue, facts, || machine::cpu(target).rql.nr_running.load(Relaxed))
+    ttwu::path(this.policy.ttwu_queue, facts, || {
+        machine::cpu(target).rq_count().nr_running.load(Relaxed)
+    })
 }
 
 /// Queued path: the wakee goes on a list of the target, which is signalled if the list was empty.
@@ -141,7 +143,7 @@ fn ttwu_queue_wakelist(wakee: &'static Task, target: usize) {
     wakee.ts.wake_entry.flags.store(smp::TTWU, Relaxed);
     match policy.ttwu_via {
         TtwuVia::Csd => {
-            cpu.rql.ttwu_pending.store(1, Relaxed);
+            cpu.rq_count().ttwu_pending.store(1, Relaxed);
             smp::__smp_call_single_queue(target, &wakee.ts.wake_entry);
         }
         TtwuVia::Resched if !cpu.wake_list.push(&wakee.ts.wake_entry) => {
@@ -179,7 +181,7 @@ pub(crate) fn sched_ttwu_pending(cpu: &'static Cpu, mut wakes: List) {
         activate(cpu, wakee, Enqueue::Wakeup);
     }
     // Not earlier: until the wakees count as running, this says that the CPU is not idle.
-    cpu.rql.ttwu_pending.store(0, Relaxed);
+    cpu.rq_count().ttwu_pending.store(0, Relaxed);
     cpu.rq_unlock();
 }
 

@@ -85,7 +85,9 @@ pub const fn placed_behind_ns(lag_ns: i64, weight: u64, queue_weight: u64) -> i6
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
+    use crate::weight;
 
     fn load(entities: &[(i64, u64)]) -> Load {
         entities.iter().fold(Load::default(), |sum, &(key, weight)| sum.with(key, weight))
@@ -93,8 +95,8 @@ mod tests {
 
     #[test]
     fn who_is_not_ahead_of_the_mean_is_eligible() {
-        let cases: [(&[(i64, u64)], i64, bool); 7] = [
-            (&[], 0, true),
+        let cases = [
+            (&[][..], 0, true),
             (&[(0, 1024), (100, 1024)], 50, true),
             (&[(0, 1024), (100, 1024)], 51, false),
             // The heavier pulls the mean to itself.
@@ -136,5 +138,51 @@ mod tests {
             assert!((joined.mean_ns() + behind - lag).abs() <= 1, "{lag} {weight} {others}");
         }
         assert_eq!(placed_behind_ns(1000, 1024, 0), 0, "an empty queue knows no lag");
+    }
+
+    /// Runs entities of these weights on one CPU, tick by tick; returns the time that each had, ns.
+    fn simulate(weights: &[u64], ticks: u64) -> std::vec::Vec<u64> {
+        const TICK_NS: u64 = 1_000_000;
+        const SLICE_NS: u64 = 3_000_000;
+        struct Entity {
+            weight: u64,
+            vruntime: i64,
+            deadline: i64,
+            had: u64,
+        }
+        let slice = |weight| weight::virtual_ns(SLICE_NS, weight) as i64;
+        let mut all: std::vec::Vec<Entity> = (weights.iter())
+            .map(|&weight| Entity { weight, vruntime: 0, deadline: slice(weight), had: 0 })
+            .collect();
+        for _ in 0..ticks {
+            let load = all.iter().fold(Load::default(), |load, e| load.with(e.vruntime, e.weight));
+            for entity in &all {
+                let lag = load.mean_ns() - entity.vruntime;
+                assert!(lag.abs() <= 2 * slice(entity.weight), "lag {lag} of {}", entity.weight);
+            }
+            let eligible = all.iter_mut().filter(|entity| load.is_eligible(entity.vruntime));
+            let next =
+                eligible.min_by_key(|entity| entity.deadline).expect("the least is eligible");
+            next.had += TICK_NS;
+            next.vruntime += weight::virtual_ns(TICK_NS, next.weight) as i64;
+            if next.vruntime >= next.deadline {
+                next.deadline = next.vruntime + slice(next.weight);
+            }
+        }
+        all.iter().map(|entity| entity.had).collect()
+    }
+
+    #[test]
+    fn time_is_shared_by_weight_and_nobody_gets_far_behind() {
+        for nices in [&[0, 0][..], &[0, 10], &[-5, 0, 0, 5], &[0; 40]] {
+            let weights: std::vec::Vec<u64> =
+                nices.iter().map(|&nice| weight::of_nice(nice)).collect();
+            let total: u64 = weights.iter().sum();
+            let ticks = 4000;
+            for (had, weight) in simulate(&weights, ticks).iter().zip(&weights) {
+                let fair = ticks * 1_000_000 * weight / total;
+                assert!(had.abs_diff(fair) <= 6_000_000, "{nices:?}: {had} of {fair}");
+            }
+        }
     }
 }

@@ -155,8 +155,8 @@ mod tests {
     #[test]
     fn slices_share_the_period_by_weight() {
         let times = Times::of_cpus(16);
-        let cases: [(&str, u64, &[(u64, u64)], u64); 6] = [
-            ("alone", 1, &[(1024, 1024)], 24_000_000),
+        let cases = [
+            ("alone", 1, &[(1024, 1024)][..], 24_000_000),
             ("one of two", 2, &[(1024, 2048)], 12_000_000),
             ("a light one of two", 2, &[(110, 1134)], 3_000_000),
             ("one of twenty", 20, &[(1024, 20 * 1024)], 3_000_000),

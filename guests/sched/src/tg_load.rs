@@ -58,17 +58,11 @@ pub const SHARES_MIN: u64 = 2;
 /// Weight of a group's entity on a CPU: the group's shares in the proportion of this CPU's load to
 /// the group's. `load` is the larger of the CPU's queued weight and its average.
 #[inline]
-pub const fn group_shares(shares: u64, tg_load_avg: u64, contribution: u64, load: u64) -> u64 {
+pub fn group_shares(shares: u64, tg_load_avg: u64, contribution: u64, load: u64) -> u64 {
     // The CPU's part is taken at its present value, not at the one the group was told.
     let group = tg_load_avg.saturating_sub(contribution) + load;
-    let part = if group == 0 { shares * load } else { shares * load / group };
-    if part < SHARES_MIN {
-        SHARES_MIN
-    } else if part > shares {
-        shares
-    } else {
-        part
-    }
+    let part = (shares * load).checked_div(group).unwrap_or(0);
+    part.min(shares).max(SHARES_MIN)
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@
 //!
 //! `state=running` keeps the targets busy with a thread that spins with interrupts on.
 //! `op=wake` wakes a thread that sleeps on each target, one of the caller's own; with `wakee=free`
-//! it may go on elsewhere. `op=wake_from_irq` has `irq_cpu` wake it, in the handler of a call.
+//! it may go on elsewhere. `op=wake_from_irq` has the CPUs of `irq_cpu` wake it in turn, in the
+//! handler of a call. With `blocked=1` a caller brings the load averages of all CPUs up to date
+//! behind each operation, as balancers do: those of a CPU that idles stay as they are otherwise.
 //! `busy` and `busy_sched_idle` name more CPUs with an endless task. `op=pingpong` passes a token
 //! to a thread of each target, which passes it back `gap_us` later; who has passed it on sleeps.
 
@@ -16,8 +18,8 @@ use guests_sched::preempt::Class;
 
 use super::gate::Gate;
 use super::{empty, nth_cpu, resched};
-use crate::arch;
 use crate::arch::atomic::Ordering::Relaxed;
+use crate::arch::{self, irq_restore, irq_save};
 use crate::completion::Completion;
 use crate::config::{Config, CpuList, Idle, Op};
 use crate::console::die;
@@ -28,7 +30,7 @@ use crate::sched::schedule;
 use crate::smp::{CallMany, smp_call_function_many, smp_call_function_single};
 use crate::start::config;
 use crate::task::{Task, kthread_run, state};
-use crate::wake::{set_current_state, try_to_wake_up};
+use crate::wake::{lock_target, set_current_state, try_to_wake_up};
 use crate::{machine, memory, testdev, tick};
 
 /// What the callers share.
@@ -156,15 +158,18 @@ extern "C" fn call_thread(caller: &'static Caller) {
         // The others wait at the gate, and disturb nobody there.
         settle(config);
         point!(scenario_ready);
-        operate(config, caller, config.pre);
+        operate(config, caller, config.pre, 0);
         testdev::region_begin(region::SCENARIO);
     }
     scene.start.pass(scene.callers, || ());
-    for _ in 0..config.times {
+    for round in 0..config.times {
         point!(op_begin);
-        operate(config, caller, config.op);
+        operate(config, caller, config.op, round as usize);
         point!(op_end);
         tick::busy_wait_us(config.gap_us);
+        if config.is_updating_blocked {
+            update_blocked_averages();
+        }
     }
     // Ending a thread wakes the control thread, so nobody ends before the region does.
     scene.finish.pass(scene.callers, || {
@@ -174,7 +179,8 @@ extern "C" fn call_thread(caller: &'static Caller) {
     scene.done.complete();
 }
 
-fn operate(config: &Config, caller: &Caller, op: Op) {
+/// Does it once; `round` counts how often it was done before.
+fn operate(config: &Config, caller: &Caller, op: Op, round: usize) {
     let cpu_count = machine::cpu_count();
     match op {
         Op::None => {}
@@ -202,10 +208,24 @@ fn operate(config: &Config, caller: &Caller, op: Op) {
         Op::WakeFromIrq => config.to.for_each(cpu_count, |target| {
             if let Some(sleeper) = caller.sleepers[target].get() {
                 let arg = core::ptr::from_ref(sleeper) as usize;
-                let irq_cpu = nth_cpu(config.irq_cpu, 0, "irq_cpu");
+                let irq_cpus = config.irq_cpu.count(cpu_count).max(1);
+                let irq_cpu = nth_cpu(config.irq_cpu, round % irq_cpus, "irq_cpu");
                 smp_call_function_single(irq_cpu, wake_in_handler, arg, config.is_wait);
             }
         }),
+    }
+}
+
+fn update_blocked_averages() {
+    for cpu in 0..machine::cpu_count() {
+        arch::preempt_disable();
+        let was_on = irq_save!(irqoff_rq);
+        let rq = lock_target(cpu);
+        rq.update_rq_clock();
+        rq.update_blocked_averages();
+        rq.rq_unlock();
+        irq_restore(was_on);
+        arch::preempt_enable();
     }
 }
 
