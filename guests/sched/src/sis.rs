@@ -41,15 +41,18 @@ pub trait View {
     fn has_idle_cores(&mut self, cpu: usize) -> bool;
     /// Withdraws what [`View::has_idle_cores`] says.
     fn clear_idle_cores(&mut self, cpu: usize);
+    /// Whether two CPUs are in the same cluster.
+    fn shares_cluster(&mut self, a: usize, b: usize) -> bool;
     /// The next CPU of the LLC of `target` behind `cpu` that the wakee may use, wrapping; the scan
-    /// begins behind `target` (for `None`) and ends with it.
+    /// begins behind `target` (for `None`) and ends with it. With clusters, that of `target` is
+    /// scanned first, in the same way.
     fn next_of_llc(&mut self, target: usize, cpu: Option<usize>) -> Option<usize>;
     /// Takes the threads of the core of `cpu` out of the scan.
     fn leave_out_core(&mut self, cpu: usize);
     /// The next thread of the core of `first` behind `cpu`, in order of number, from the lowest
     /// for `None`.
     fn next_of_core(&mut self, first: usize, cpu: Option<usize>) -> Option<usize>;
-    /// CPUs that the scan may look at (`sis=util`), or all.
+    /// CPUs that the scan may look at (`sis=util`), or all. None at all: nor is there an idle core.
     fn scan_budget(&mut self, target: usize) -> Option<u32>;
 }
 
@@ -66,6 +69,8 @@ pub struct Facts {
     pub is_prev_of_lone_kthread: bool,
     /// Whether cores have several threads.
     pub has_smt: bool,
+    /// Whether LLCs have clusters, which the search prefers; boot switch `sis_cluster`.
+    pub has_cluster: bool,
 }
 
 /// The CPU for the wakee.
@@ -74,8 +79,14 @@ pub fn select(sis: Sis, sched_idle: SchedIdleCpu, facts: Facts, view: &mut impl 
     if is_available(sched_idle, view, target) {
         return target;
     }
+    // With clusters these two are the last resort, unless they are in the target's.
+    let is_near = |view: &mut _, cpu| !facts.has_cluster || View::shares_cluster(view, cpu, target);
+    let mut fallback = None;
     if prev != target && view.shares_cache(prev, target) && is_available(sched_idle, view, prev) {
-        return prev;
+        if is_near(view, prev) {
+            return prev;
+        }
+        fallback = Some(prev);
     }
     if facts.is_prev_of_lone_kthread {
         return prev;
@@ -86,10 +97,13 @@ pub fn select(sis: Sis, sched_idle: SchedIdleCpu, facts: Facts, view: &mut impl 
         && view.is_allowed(recent)
         && is_available(sched_idle, view, recent)
     {
-        return recent;
+        if is_near(view, recent) {
+            return recent;
+        }
+        fallback = fallback.or(Some(recent));
     }
     if sis == Sis::TargetOnly {
-        return target;
+        return fallback.unwrap_or(target);
     }
     let has_idle_core = facts.has_smt && view.has_idle_cores(target);
     // An idle thread of prev's core, unless a whole core is to be had.
@@ -100,12 +114,13 @@ pub fn select(sis: Sis, sched_idle: SchedIdleCpu, facts: Facts, view: &mut impl 
     {
         return cpu;
     }
-    let found = if has_idle_core {
-        idle_core(sched_idle, view, target)
-    } else {
-        idle_of_llc(sis, sched_idle, view, target)
+    let budget = if sis == Sis::Util { view.scan_budget(target) } else { None };
+    let found = match budget {
+        Some(0) => None,
+        _ if has_idle_core => idle_core(sched_idle, view, target),
+        budget => idle_of_llc(sched_idle, view, target, budget),
     };
-    found.unwrap_or(target)
+    found.or(fallback).unwrap_or(target)
 }
 
 /// Idle, or as good as idle where a single CPU is looked at.
@@ -179,24 +194,19 @@ fn idle_core(sched_idle: SchedIdleCpu, view: &mut impl View, target: usize) -> O
 }
 
 fn idle_of_llc(
-    sis: Sis,
     sched_idle: SchedIdleCpu,
     view: &mut impl View,
     target: usize,
+    mut budget: Option<u32>,
 ) -> Option<usize> {
-    let mut budget = if sis == Sis::Util { view.scan_budget(target) } else { None };
-    if budget == Some(0) {
-        return None;
-    }
     let mut second_choice = None;
     let mut at = view.next_of_llc(target, None);
     while let Some(cpu) = at {
         if let Some(left) = &mut budget {
-            // As Linux counts: the look that uses the budget up is not made.
-            *left -= 1;
             if *left == 0 {
                 break;
             }
+            *left -= 1;
         }
         match look(sched_idle, view, cpu) {
             Look::Hit => return Some(cpu),
@@ -232,6 +242,8 @@ mod tests {
         allowed: Vec<usize>,
         idle_cores: bool,
         budget: Option<u32>,
+        /// Clusters of two CPUs.
+        clusters: bool,
         looked: Vec<usize>,
         left_out: Vec<usize>,
     }
@@ -245,6 +257,7 @@ mod tests {
                 allowed: (0..16).collect(),
                 idle_cores: false,
                 budget: None,
+                clusters: false,
                 looked: Vec::new(),
                 left_out: Vec::new(),
             }
@@ -261,6 +274,7 @@ mod tests {
                 recent: target,
                 is_prev_of_lone_kthread: false,
                 has_smt: self.smt,
+                has_cluster: self.clusters,
             };
             select(sis, sched_idle, facts, self)
         }
@@ -277,6 +291,9 @@ mod tests {
         fn shares_cache(&mut self, a: usize, b: usize) -> bool {
             a / 8 == b / 8
         }
+        fn shares_cluster(&mut self, a: usize, b: usize) -> bool {
+            a / 2 == b / 2
+        }
         fn is_allowed(&mut self, cpu: usize) -> bool {
             self.allowed.contains(&cpu)
         }
@@ -288,8 +305,12 @@ mod tests {
         }
         fn next_of_llc(&mut self, target: usize, cpu: Option<usize>) -> Option<usize> {
             let first = target / 8 * 8;
-            let scan = (1..=8).map(|step| first + (target + step) % 8);
-            let mut behind = scan.skip_while(|&at| cpu.is_some_and(|cpu| at != cpu));
+            let wrapped = (1..=8).map(|step| first + (target + step) % 8);
+            let mut scan: Vec<_> = wrapped.collect();
+            if self.clusters {
+                scan.sort_by_key(|&at| at / 2 != target / 2);
+            }
+            let mut behind = scan.into_iter().skip_while(|&at| cpu.is_some_and(|cpu| at != cpu));
             if cpu.is_some() {
                 behind.next();
             }
@@ -327,8 +348,14 @@ mod tests {
 
     #[test]
     fn prev_and_the_recent_cpu_come_before_the_scan() {
-        let facts =
-            Facts { target: 3, prev: 5, recent: 6, is_prev_of_lone_kthread: false, has_smt: false };
+        let facts = Facts {
+            target: 3,
+            prev: 5,
+            recent: 6,
+            is_prev_of_lone_kthread: false,
+            has_smt: false,
+            has_cluster: false,
+        };
         let chosen = |facts, idle: &[usize]| {
             select(Sis::Full, SchedIdleCpu::Off, facts, &mut Cpus::idle(idle))
         };
@@ -338,6 +365,21 @@ mod tests {
         assert_eq!(chosen(Facts { is_prev_of_lone_kthread: true, ..facts }, &[4, 6]), 5);
         // Neither counts in another LLC.
         assert_eq!(chosen(Facts { prev: 13, recent: 14, ..facts }, &[4, 13, 14]), 4);
+        // With clusters (2 and 3 are one) those of others are taken when nothing else is idle.
+        let clusters = Facts { has_cluster: true, ..facts };
+        assert_eq!(chosen(Facts { prev: 2, ..clusters }, &[2, 4]), 2);
+        let clustered = |idle: &[usize]| {
+            let mut cpus = Cpus { clusters: true, ..Cpus::idle(idle) };
+            select(Sis::Full, SchedIdleCpu::Off, clusters, &mut cpus)
+        };
+        assert_eq!(clustered(&[2, 4, 5, 6]), 2);
+        assert_eq!(clustered(&[4, 5, 6]), 4);
+        let none = |prev, recent| Facts { prev, recent, ..clusters };
+        let fallback = |facts| {
+            let mut cpus = Cpus { clusters: true, budget: Some(0), ..Cpus::idle(&[5, 6]) };
+            select(Sis::Util, SchedIdleCpu::Off, facts, &mut cpus)
+        };
+        assert_eq!([fallback(none(5, 6)), fallback(none(1, 6)), fallback(none(1, 1))], [5, 6, 3]);
     }
 
     #[test]
@@ -390,6 +432,9 @@ mod tests {
             assert_eq!(scan_budget(weight, sum_util, pct), expected, "{weight} {sum_util}");
         }
         let mut cpus = Cpus { budget: Some(3), ..Cpus::idle(&[6]) };
+        assert_eq!(cpus.select(Sis::Util, SchedIdleCpu::Off, 3), 6);
+        assert_eq!(cpus.looked, [3, 4, 5, 6]);
+        let mut cpus = Cpus { budget: Some(2), ..Cpus::idle(&[6]) };
         assert_eq!(cpus.select(Sis::Util, SchedIdleCpu::Off, 3), 3);
         assert_eq!(cpus.looked, [3, 4, 5]);
         let mut cpus = Cpus { budget: Some(0), ..Cpus::idle(&[4]) };
