@@ -216,6 +216,7 @@ fn write_cpu(fdt: &mut FdtWriter, machine: &Machine, cpu: usize, idle: &[u32]) -
     fdt.property_phandle(handle(CPU, cpu))?;
     fdt.property_u32("numa-node-id", low(place.node as u64))?;
     fdt.property_u32(layout::fdt::LLC_ID, low(place.llc as u64))?;
+    fdt.property_u32(layout::fdt::CLUSTER_ID, low(place.cluster as u64))?;
     fdt.property_u32(layout::fdt::CORE_ID, low(place.core as u64))?;
     fdt.property_u64("clock-frequency", core.core_khz.saturating_mul(1000))?;
     write_cache_size(fdt, "i-", &core.l1i)?;

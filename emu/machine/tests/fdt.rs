@@ -40,6 +40,8 @@ fn cpus_say_their_ids_nodes_and_caches() {
             assert_eq!(tree.cells(&path, "reg"), [place.apic_id]);
             assert_eq!(tree.cells(&path, "numa-node-id")[0] as usize, place.node);
             assert_eq!(tree.cells(&path, "crosscall,llc-id")[0] as usize, place.llc);
+            let cluster = tree.cells(&path, "crosscall,cluster-id")[0];
+            assert_eq!(cluster as usize, place.cluster);
             assert_eq!(tree.cells(&path, "crosscall,core-id")[0] as usize, place.core);
             let l2 = tree.by_phandle(tree.cells(&path, "next-level-cache")[0]).to_owned();
             assert_eq!(tree.cells(&l2, "cache-level"), [2]);

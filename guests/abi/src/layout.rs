@@ -59,8 +59,8 @@ pub const TEST_DEVICE_BASE: u64 = 0xfed8_0000;
 /// I/O port of COM1.
 pub const COM1_PORT: u16 = 0x3f8;
 
-/// Names in the FDT that are ours; properties stand in the root node, except [`fdt::LLC_ID`]
-/// and [`fdt::CORE_ID`], which stand in each cpu node.
+/// Names in the FDT that are ours; properties stand in the root node, except [`fdt::LLC_ID`],
+/// [`fdt::CLUSTER_ID`] and [`fdt::CORE_ID`], which stand in each cpu node.
 pub mod fdt {
     /// TSC frequency in Hz, as one or two cells.
     pub const TSC_HZ: &str = "crosscall,tsc-hz";
@@ -68,6 +68,8 @@ pub mod fdt {
     pub const APIC_TIMER_HZ: &str = "crosscall,apic-timer-hz";
     /// LLC domain of a CPU, dense from 0, one cell.
     pub const LLC_ID: &str = "crosscall,llc-id";
+    /// Cluster of a CPU, dense from 0, one cell; the complex where complexes have no clusters.
+    pub const CLUSTER_ID: &str = "crosscall,cluster-id";
     /// Core of a CPU, dense from 0, one cell; the threads of a core share it.
     pub const CORE_ID: &str = "crosscall,core-id";
     /// `compatible` of the test device; its `reg` is where it is.
