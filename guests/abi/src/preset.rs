@@ -28,7 +28,8 @@ macro_rules! presets {
 presets! {
     "v3.0": call_idle="revert" ttwu_queue="always" ttwu_via="resched" ttwu_poll="0"
         wa_idle="this_idle" wa_prev_idle="0" sched_idle_cpu="off" lock="ticket"
-        tg_load="threshold" preempt="cfs" rq_layout="classic";
+        tg_load="threshold" preempt="cfs" rq_layout="classic" sis="full" sis_cluster="0" ilb="on"
+        nohz_nr_cpus="1";
     "v3.0-noqueue": ttwu_queue="off";
     "v3.3": ttwu_queue="cross_llc";
     "v3.16": ttwu_poll="1";
@@ -38,10 +39,11 @@ presets! {
     "v5.6": sched_idle_cpu="always";
     "v5.8": call_idle="need_resched" ttwu_queue="on_cpu" ttwu_via="csd";
     "v5.15": wa_prev_idle="1";
-    "v6.5": ttwu_queue="idle";
+    "v6.5": ttwu_queue="idle" sis="util";
     "v6.7": tg_load="ratelimit" preempt="eevdf";
-    "v6.12": call_idle="sm_idle";
-    "v7.0": rq_layout="split";
+    "v6.12": call_idle="sm_idle" sis_cluster="1";
+    "v6.13": ilb="on_fixed";
+    "v7.0": rq_layout="split" nohz_nr_cpus="0";
 }
 
 /// What the era of that name sets, in order, a later value of a switch being the one that holds;
@@ -89,6 +91,9 @@ mod tests {
             ("v6.12", "ttwu_poll", "1"),
             ("v6.12", "preempt", "eevdf"),
             ("v7.0", "rq_layout", "split"),
+            ("v6.5", "sis", "util"),
+            ("v6.12", "ilb", "on"),
+            ("v7.0", "ilb", "on_fixed"),
         ];
         for (era, switch, expected) in cases {
             assert_eq!(value(era, switch), Some(expected), "{era} {switch}");

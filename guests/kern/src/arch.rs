@@ -9,7 +9,8 @@
 //! - order and waiting: `cpu_relax`, `wait_change`, `wait_change_pointer`,
 //!   `smp_mb_after_atomic`, `wait_halt`, `monitor`, `mwait`, `has_polling`;
 //! - devices: `io_read`, `io_write`, `map_ram`, `map_device`, `TEST_DEVICE_AT_START`;
-//! - per-CPU base and preemption count: `this_cpu`, `preempt_*`, `CpuPreempt`, `TaskPreempt`;
+//! - per-CPU base and preemption count: `this_cpu`, `current`, `preempt_*`, `CpuPreempt`,
+//!   `TaskPreempt`;
 //! - time: `clock_ticks`, `clock_ticks_ordered`, `spin_cycles`, `timer_arm`, `timer_stop`;
 //! - tasks: `switch_to`, `initial_stack`;
 //! - IPIs: `send_ipi`, `send_ipi_many`, [`Ipi`];

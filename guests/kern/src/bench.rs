@@ -70,11 +70,7 @@ fn resched(target: usize) {
     let cpu = machine::cpu(target);
     arch::preempt_disable();
     let was_on = irq_save!(irqoff_rq);
-    if arch::this_cpu().id() == target {
-        cpu.rq_lock();
-    } else {
-        cpu.rq_lock_remote();
-    }
+    cpu.rq_lock_any();
     resched_curr(target);
     cpu.rq_unlock();
     irq_restore(was_on);

@@ -321,7 +321,6 @@ impl CfsTasks {
 
     /// The tasks from the tail on, the running one too. The one that was given out last may be
     /// taken out meanwhile.
-    #[expect(dead_code, reason = "for the balancer")]
     pub(crate) fn from_tail(&self) -> impl Iterator<Item = &'static Task> {
         let mut next = self.tail.get();
         core::iter::from_fn(move || {

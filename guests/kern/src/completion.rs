@@ -30,7 +30,7 @@ impl Completion {
 
     /// Sleeps until there were `count` events, then takes them off.
     pub(crate) fn wait_for(&self, count: u64) {
-        self.waiter.set(Some(arch::this_cpu().current()));
+        self.waiter.set(Some(arch::current()));
         loop {
             set_current_state(state::INTERRUPTIBLE);
             if self.done.load(SeqCst) >= count {

@@ -6,6 +6,7 @@ use guests_abi::preset;
 use guests_abi::switch::{self, parse_cpu_list, parse_number};
 use guests_sched::affine::WaIdle;
 use guests_sched::call_idle::CallIdle;
+use guests_sched::nohz::Ilb;
 use guests_sched::preempt::{Preempt, Times};
 use guests_sched::sis::{SchedIdleCpu, Sis};
 use guests_sched::tg_load::TgLoad;
@@ -79,6 +80,11 @@ pub(crate) struct Policy {
     pub(crate) has_wa_prev_idle: bool,
     pub(crate) has_wa_weight: bool,
     pub(crate) sis: Sis,
+    /// Scans prefer the cluster of the target.
+    pub(crate) has_sis_cluster: bool,
+    pub(crate) ilb: Ilb,
+    /// Tickless CPUs are counted.
+    pub(crate) has_nohz_nr_cpus: bool,
     pub(crate) sched_idle_cpu: SchedIdleCpu,
     pub(crate) preempt: Preempt,
     pub(crate) lock: LockKind,
@@ -158,6 +164,8 @@ pub(crate) enum Op {
     WakeFromIrq,
     /// A token goes to a thread of the target and comes back; both sleep meanwhile.
     Pingpong,
+    /// The tasks of `busy` may go everywhere.
+    Release,
 }
 
 /// A list of CPUs, kept as the text of the command line.
@@ -226,6 +234,7 @@ pub(crate) struct Config {
     pub(crate) is_updating_blocked: bool,
     pub(crate) busy: CpuList,
     pub(crate) busy_sched_idle: CpuList,
+    pub(crate) spinners: u64,
     pub(crate) times: u64,
     pub(crate) gap_us: u64,
     pub(crate) settle_us: u64,
@@ -284,6 +293,7 @@ impl Config {
     }
 
     /// Values before the defaults of the table are applied.
+    // tidy: table
     fn blank() -> Config {
         Config {
             policy: Policy {
@@ -299,6 +309,9 @@ impl Config {
                 has_wa_prev_idle: true,
                 has_wa_weight: true,
                 sis: Sis::Full,
+                has_sis_cluster: false,
+                ilb: Ilb::Off,
+                has_nohz_nr_cpus: true,
                 sched_idle_cpu: SchedIdleCpu::Always,
                 preempt: Preempt::Cfs,
                 lock: LockKind::Queued,
@@ -342,6 +355,7 @@ impl Config {
             is_updating_blocked: false,
             busy: CpuList(""),
             busy_sched_idle: CpuList(""),
+            spinners: 0,
             times: 0,
             gap_us: 0,
             settle_us: 0,
@@ -388,6 +402,7 @@ impl Config {
             "blocked" => self.is_updating_blocked = is_on,
             "busy" => self.busy = list,
             "busy_sched_idle" => self.busy_sched_idle = list,
+            "spinners" => self.spinners = number,
             "times" => self.times = number,
             "gap_us" => self.gap_us = number,
             "settle_us" => self.settle_us = number,
@@ -459,6 +474,9 @@ impl Policy {
             "wa_prev_idle" => self.has_wa_prev_idle = is_on,
             "wa_weight" => self.has_wa_weight = is_on,
             "sis" => self.sis = Sis::from_name(value).unwrap_or(Sis::Full),
+            "sis_cluster" => self.has_sis_cluster = is_on,
+            "nohz_nr_cpus" => self.has_nohz_nr_cpus = is_on,
+            "ilb" => self.ilb = Ilb::from_name(value).unwrap_or(Ilb::Off),
             "sched_idle_cpu" => {
                 let variant = SchedIdleCpu::from_name(value);
                 self.sched_idle_cpu = variant.unwrap_or(SchedIdleCpu::Always);
@@ -516,6 +534,7 @@ fn op(value: &str) -> Op {
         "wake" => Op::Wake,
         "wake_from_irq" => Op::WakeFromIrq,
         "pingpong" => Op::Pingpong,
+        "release" => Op::Release,
         _ => Op::None,
     }
 }

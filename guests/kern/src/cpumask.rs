@@ -42,6 +42,24 @@ impl CpuMask {
         word.store(word.load(Relaxed) | 1 << (cpu % 64), Relaxed);
     }
 
+    /// Adds the CPUs of another set; no other CPU changes this one meanwhile.
+    pub(crate) fn insert_all(&self, others: &CpuMask) {
+        for (word, other) in self.0.iter().zip(&others.0) {
+            word.store(word.load(Relaxed) | other.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Takes out a CPU; no other CPU changes the set meanwhile.
+    pub(crate) fn remove(&self, cpu: usize) {
+        let word = &self.0[cpu / 64];
+        word.store(word.load(Relaxed) & !(1 << (cpu % 64)), Relaxed);
+    }
+
+    /// Number of CPUs.
+    pub(crate) fn count(&self) -> usize {
+        self.0.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
+    }
+
     /// Takes out the CPUs of another set; no other CPU changes this one meanwhile.
     pub(crate) fn remove_all(&self, others: &CpuMask) {
         for (word, other) in self.0.iter().zip(&others.0) {

@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-use guests_abi::layout::CPUS_MAX;
-use guests_abi::layout::fdt::{CORE_ID, LLC_ID, TEST_DEVICE};
+use guests_abi::layout::fdt::{CLUSTER_ID, CORE_ID, LLC_ID, TEST_DEVICE};
+use guests_abi::layout::{CPUS_MAX, NODES_MAX};
 
 use crate::arch;
 use crate::arch::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -22,6 +22,8 @@ pub(crate) struct CpuFacts {
     node: AtomicU32,
     /// LLC domain.
     llc: AtomicU32,
+    /// Cluster.
+    cluster: AtomicU32,
     /// Core.
     core: AtomicU32,
     /// Name of the nearest cache outside the core's first level: its L2, where there is one.
@@ -43,6 +45,7 @@ static CPUS: [CpuFacts; CPUS_MAX] = [const {
         hw_id: AtomicU64::new(0),
         node: AtomicU32::new(0),
         llc: AtomicU32::new(0),
+        cluster: AtomicU32::new(0),
         core: AtomicU32::new(0),
         l2: AtomicU32::new(0),
         area: AtomicU64::new(0),
@@ -77,6 +80,11 @@ pub(crate) fn node(cpu: usize) -> usize {
 #[inline]
 pub(crate) fn llc_id(cpu: usize) -> usize {
     CPUS[cpu].llc.load(Relaxed) as usize
+}
+
+/// Cluster of a CPU.
+pub(crate) fn cluster_id(cpu: usize) -> usize {
+    CPUS[cpu].cluster.load(Relaxed) as usize
 }
 
 /// Core of a CPU.
@@ -121,6 +129,7 @@ pub(crate) struct Node {
     pub(crate) method: &'static str,
     numa_node: u32,
     llc: u32,
+    cluster: u32,
     core: u32,
     /// Phandle of the next cache.
     next_cache: u32,
@@ -157,10 +166,12 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
             "numa-node-id" => nodes[path.len()].numa_node = cell(value),
             "next-level-cache" => nodes[path.len()].next_cache = cell(value),
             LLC_ID => nodes[path.len()].llc = cell(value),
+            CLUSTER_ID => nodes[path.len()].cluster = cell(value),
             CORE_ID => nodes[path.len()].core = cell(value),
             "bootargs" if matches!(path, [_, "chosen"]) => {
                 command_line = fdt::text(value).unwrap_or("");
             }
+            "distance-matrix" => set_distances(value),
             _ if path.len() == 1 => arch::find_property(name, value),
             _ => {}
         },
@@ -187,6 +198,33 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
     command_line
 }
 
+/// Distance of a node to itself, and to others where the tree does not say.
+pub(crate) const LOCAL_DISTANCE: u32 = 10;
+const REMOTE_DISTANCE: u32 = 20;
+
+/// Distances of the nodes, as from ACPI's SLIT; 0 where the tree does not say.
+static DISTANCES: [[AtomicU32; NODES_MAX]; NODES_MAX] =
+    [const { [const { AtomicU32::new(0) }; NODES_MAX] }; NODES_MAX];
+
+/// Takes triples of node, node and distance.
+fn set_distances(value: &[u8]) {
+    for triple in value.chunks_exact(12) {
+        let [from, to, distance] = [0, 4, 8].map(|at| fdt::be32(triple, at).unwrap_or(0));
+        if let Some(to) = DISTANCES.get(from as usize).and_then(|row| row.get(to as usize)) {
+            to.store(distance, Relaxed);
+        }
+    }
+}
+
+/// Distance of two nodes.
+pub(crate) fn distance(from: usize, to: usize) -> u32 {
+    match DISTANCES[from][to].load(Relaxed) {
+        0 if from == to => LOCAL_DISTANCE,
+        0 => REMOTE_DISTANCE,
+        distance => distance,
+    }
+}
+
 fn cell(value: &[u8]) -> u32 {
     fdt::number(value).unwrap_or(0) as u32
 }
@@ -201,10 +239,14 @@ pub(crate) fn place_areas(bytes: usize) {
 
 /// Enters a CPU; the order of the tree's nodes is that of the CPU numbers.
 fn add_cpu(cpu: usize, node: Node) {
+    if node.numa_node as usize >= NODES_MAX {
+        die!(BAD_MACHINE, "cpu {cpu} on node {}: at most {NODES_MAX} nodes", node.numa_node);
+    }
     if let Some(facts) = CPUS.get(cpu) {
         facts.hw_id.store(fdt::number(node.reg).unwrap_or(0), Relaxed);
         facts.node.store(node.numa_node, Relaxed);
         facts.llc.store(node.llc, Relaxed);
+        facts.cluster.store(node.cluster, Relaxed);
         facts.core.store(node.core, Relaxed);
         facts.l2.store(node.next_cache, Relaxed);
     }

@@ -7,17 +7,17 @@
 //!
 //! Modelled: idle loop and call functions with all their flag and queue traffic, run queues,
 //! locks, context switches, wake-ups by both paths with their choice of a CPU, task groups, load
-//! averages, tick and `nohz`, softirqs, wait queues, mutexes, futexes and pipes. Not modelled:
-//! balancing (newidle ends at the overload test), user space, accounting, RCU.
+//! averages, load balance, tick and `nohz`, softirqs, wait queues, mutexes, futexes and pipes. Not
+//! modelled: active balance, user space, accounting, RCU.
 //!
 //! Shared state is atomics throughout, relaxed where a lock or the owner orders it: that compiles
 //! to the plain loads and stores of a C kernel and leaves `unsafe` to `arch` and to the few
 //! places that make references out of addresses.
 //!
 //! Reading order: [`start`] (boot), [`fdt`], [`config`], [`percpu`] (the line map), [`task`],
-//! [`lock`], [`cfs`] (queues), [`rq`], [`pelt`], [`group`], [`sched`], [`placement`], [`wake`],
-//! [`smp`] (call functions), [`softirq`], [`idle`], [`tick`], [`wait`] (queues, and what sleeps on
-//! them: [`mutex`], [`futex`], [`pipe`]), `bench`.
+//! [`lock`], [`cfs`] (queues), [`rq`], [`pelt`], [`group`], [`domain`], [`balance`], [`nohz`],
+//! [`sched`], [`placement`], [`wake`], [`smp`] (call functions), [`softirq`], [`idle`], [`tick`],
+//! [`wait`] (queues, and what sleeps on them: [`mutex`], [`futex`], [`pipe`]), `bench`.
 #![no_std]
 #![no_main]
 
@@ -60,6 +60,10 @@ mod rq;
 mod pelt;
 
 mod group;
+
+mod balance;
+
+mod nohz;
 
 mod sched;
 

@@ -35,7 +35,7 @@ impl Mutex {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.owner.try_fill(arch::this_cpu().current())
+        self.owner.try_fill(arch::current())
     }
 
     /// Spins while the owner runs; returns whether that gave us the mutex.

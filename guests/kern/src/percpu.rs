@@ -55,6 +55,8 @@ pub(crate) struct Pcpu {
     pub(crate) softirq_pending: AtomicU32,
     /// 1 while softirqs run here.
     pub(crate) is_in_softirq: AtomicU32,
+    /// Bits of a kick that the next softirq is to follow.
+    pub(crate) nohz_idle_balance: AtomicU32,
 }
 
 /// What idle scans read besides who runs.
@@ -72,6 +74,12 @@ pub(crate) struct RqLock {
     /// With `rq_layout=classic`; see `Cpu::rq_count`.
     pub(crate) count: RqCount,
     pub(crate) nr_switches: AtomicU64,
+    /// Bits of a kick that is on its way (`guests_sched::nohz`).
+    pub(crate) nohz_flags: AtomicU32,
+    /// 1 from the stop of the tick to the next busy tick.
+    pub(crate) nohz_tick_stopped: AtomicU32,
+    /// 1 while the averages have not decayed to nothing since the CPU went idle.
+    pub(crate) has_blocked_load: AtomicU32,
 }
 
 /// RQC: who runs, which idle scans read, too.
@@ -81,13 +89,20 @@ pub(crate) struct RqCurr {
     pub(crate) count: RqCount,
     pub(crate) curr: Link<Task>,
     pub(crate) idle: Link<Task>,
+    /// When the next balance is due.
+    pub(crate) next_balance_ns: AtomicU64,
 }
 
-/// RQK: clocks, ns.
+/// RQK: clocks, and what a wake-up updates with them, ns.
 #[repr(C)]
 pub(crate) struct RqClock {
     pub(crate) clock_ns: AtomicU64,
     pub(crate) clock_task_ns: AtomicU64,
+    /// When it ran out of work; 0 when it has some, or has had since.
+    pub(crate) idle_stamp_ns: AtomicU64,
+    pub(crate) avg_idle_ns: AtomicU64,
+    /// What newidle balance costs at most.
+    pub(crate) max_idle_balance_cost_ns: AtomicU64,
 }
 
 /// The area of a CPU.
@@ -109,6 +124,8 @@ pub(crate) struct Cpu {
     pub(crate) call_single_queue: Line<Head>,
     /// The descriptor of calls from here that do not wait.
     pub(crate) csd_data: Line<Csd>,
+    /// The descriptor of a kick to this CPU.
+    pub(crate) nohz_csd: Line<Csd>,
     pub(crate) mcs: Line<McsNode>,
     pub(crate) counters: Line<Counters>,
     pub(crate) arch: ArchCpu,
@@ -162,6 +179,7 @@ impl Cpu {
         cpu.pcpu.current.set(Some(idle));
         cpu.rqc.curr.set(Some(idle));
         cpu.rqc.idle.set(Some(idle));
+        cpu.init_balance();
         cpu
     }
 
@@ -178,6 +196,7 @@ impl Cpu {
         declare(&self.wake_list, LineClass::Wl);
         declare(&self.call_single_queue, LineClass::Csq);
         declare(&self.csd_data, LineClass::Csd);
+        declare(&self.nohz_csd, LineClass::Csd);
         declare(&self.mcs, LineClass::Mcs);
         declare(&self.counters, LineClass::Counters);
         declare(&self.arch, LineClass::Pcpu);

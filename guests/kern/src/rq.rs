@@ -13,7 +13,7 @@ use guests_sched::tree::{is_earlier, later};
 use guests_sched::{eevdf, weight};
 
 use crate::arch;
-use crate::arch::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::arch::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use crate::cfs::{CfsRq, SchedEntity};
 use crate::config::Policy;
 use crate::counters::bump;
@@ -27,7 +27,7 @@ use crate::tick::sched_clock_ns;
 
 /// RD: the root domain, machine-global on node 0.
 struct RootDomain {
-    /// 1 when some CPU has had two runnable tasks; no balance clears it yet.
+    /// 1 when some CPU has had two runnable tasks since a balance of all CPUs found none that has.
     overloaded: AtomicU32,
 }
 
@@ -42,6 +42,13 @@ pub(crate) fn declare_lines() {
 /// Whether some CPU has more to run than it can.
 pub(crate) fn is_overloaded() -> bool {
     ROOT_DOMAIN.overloaded.load(Relaxed) != 0
+}
+
+/// Says so, where it was said otherwise.
+pub(crate) fn set_overloaded(is_overloaded: bool) {
+    if self::is_overloaded() != is_overloaded {
+        ROOT_DOMAIN.overloaded.store(u32::from(is_overloaded), Relaxed);
+    }
 }
 
 /// Why a task comes.
@@ -95,6 +102,15 @@ impl Cpu {
     pub(crate) fn rq_lock_remote(&self) {
         bump(Counter::RqLockRemote);
         self.rq_lock();
+    }
+
+    /// Takes the run-queue lock of this CPU or of another one; interrupts are off.
+    pub(crate) fn rq_lock_any(&self) {
+        if core::ptr::eq(self, arch::this_cpu()) {
+            self.rq_lock();
+        } else {
+            self.rq_lock_remote();
+        }
     }
 
     /// Takes the run-queue lock of another CPU if it is free; returns whether it was.
@@ -163,8 +179,8 @@ impl Cpu {
         self.cfs_tasks.push(task);
         let running = self.rq_count().nr_running.load(Relaxed) + 1;
         self.rq_count().nr_running.store(running, Relaxed);
-        if running == 2 && !is_overloaded() {
-            ROOT_DOMAIN.overloaded.store(1, Relaxed);
+        if running == 2 {
+            set_overloaded(true);
         }
         task.ts.on_rq.store(1, Relaxed);
     }
@@ -184,12 +200,12 @@ impl Cpu {
     /// Takes the running task out, which goes to sleep.
     pub(crate) fn deactivate_curr(&self, task: &'static Task) {
         self.dequeue_task(task, Dequeue::Sleep);
-        task.ts.on_rq.store(0, Relaxed);
+        // A waker that sees this sees the CPU that the task is on.
+        task.ts.on_rq.store(0, Release);
     }
 
     /// Takes out a task that waits, to be attached to the run queue of CPU `to`; until then it is
     /// on none, although its `on_rq` says so.
-    #[expect(dead_code, reason = "for the balancer")]
     pub(crate) fn detach_task(&self, task: &'static Task, to: usize) {
         self.dequeue_task(task, Dequeue::Migrate);
         set_task_rq(task, to);
@@ -198,7 +214,6 @@ impl Cpu {
     }
 
     /// Enters a task that was detached elsewhere, and tests for preemption.
-    #[expect(dead_code, reason = "for the balancer")]
     pub(crate) fn attach_task(&self, task: &'static Task) {
         self.activate_task(task, Enqueue::Migrated);
         self.check_preempt_curr(task);

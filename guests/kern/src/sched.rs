@@ -16,9 +16,8 @@ use crate::config::Newidle;
 use crate::counters::bump;
 use crate::percpu::Cpu;
 use crate::points::point;
-use crate::rq;
 use crate::task::{Task, state};
-use crate::{machine, placement, tick, wake};
+use crate::{balance, machine, placement, tick, wake};
 
 /// Why the scheduler runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +33,7 @@ enum Mode {
 /// Whether the running task was asked to call the scheduler.
 #[inline]
 pub(crate) fn need_resched() -> bool {
-    arch::this_cpu().current().flags() & NEED_RESCHED != 0
+    arch::current().flags() & NEED_RESCHED != 0
 }
 
 /// Gives up the CPU: sleeps when the task's state is not RUNNING.
@@ -155,21 +154,14 @@ fn pick_next(cpu: &'static Cpu, is_from_idle: bool) -> &'static Task {
         Newidle::Off => false,
         Newidle::SkipFromIdle => !is_from_idle,
     };
-    if should_balance {
-        newidle_balance(cpu);
+    if should_balance
+        && balance::newidle_balance(cpu)
+        && let Some(task) = cpu.pick_next()
+    {
+        return task;
     }
     placement::update_idle_core(cpu);
     cpu.rqc.idle.get_some()
-}
-
-/// Looks for work elsewhere. There are no domains to walk yet, so it ends at the overload test.
-fn newidle_balance(cpu: &Cpu) {
-    bump(Counter::NewidleTry);
-    if cpu.rq_count().ttwu_pending.load(Relaxed) != 0 {
-        return;
-    }
-    // Read for its cost: whatever it says, nothing can be pulled.
-    let _ = rq::is_overloaded();
 }
 
 /// Switches to `next`; returns when `prev` runs again, with the lock dropped.

@@ -39,6 +39,13 @@ pub(crate) struct Csd {
 }
 
 impl Csd {
+    /// Queues it for a CPU, whatever this one does: nobody waits, and who owns the descriptor knows
+    /// that it is free. Interrupts are off.
+    pub(crate) fn call_async(&self, target: usize, func: CallFn, info: usize) {
+        self.fill(LOCK, func, info);
+        generic_exec_single(target, self);
+    }
+
     /// A free descriptor.
     const fn new() -> Csd {
         Csd { node: Node::new(), func: AtomicUsize::new(0), info: AtomicUsize::new(0) }

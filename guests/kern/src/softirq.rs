@@ -7,6 +7,7 @@
 
 use crate::arch::atomic::Ordering::Relaxed;
 use crate::arch::{self, irq_disable};
+use crate::balance;
 use crate::percpu::Cpu;
 
 /// Kind of the work; the value is its bit in the pending word. They run in this order.
@@ -18,11 +19,11 @@ pub(crate) enum Softirq {
 }
 
 /// The function of each kind; interrupts are on, preemption is disabled.
-const HANDLERS: [(Softirq, fn(&'static Cpu)); 1] = [(Softirq::Sched, |_| ())];
+const HANDLERS: [(Softirq, fn(&'static Cpu)); 1] =
+    [(Softirq::Sched, balance::run_rebalance_domains)];
 
 /// Marks work of a kind as to be done on this CPU; interrupts are off.
 #[inline]
-#[expect(dead_code, reason = "the balance of the tick is the first to raise one")]
 pub(crate) fn raise(softirq: Softirq) {
     let pending = &arch::this_cpu().pcpu.softirq_pending;
     pending.store(pending.load(Relaxed) | 1 << softirq as u32, Relaxed);

@@ -10,7 +10,7 @@ use crate::link::Link;
 use crate::machine::CpuFacts;
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
-use crate::{arch, bench, counters, domain, group, idle, machine, memory, rq, tick};
+use crate::{arch, bench, counters, domain, group, idle, machine, memory, nohz, rq, tick};
 
 /// CPUs that are up, CPU 0 not counted.
 static SECONDARIES_UP: Line<AtomicU32> = Line(AtomicU32::new(0));
@@ -40,11 +40,13 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     domain::init();
     counters::publish();
     rq::declare_lines();
+    nohz::declare_lines();
     idle::init(&config.policy);
 
     let cpu = Cpu::init(machine::area_address(0), 0, config.policy);
     arch::init_cpu(cpu);
     cpu.declare_lines();
+    domain::declare_lines(0);
     if cpu_count > 1 {
         arch::start_secondary_cpus(Cpu::idle_stack_top_offset(), start_secondary);
         arch::cond_load(&SECONDARIES_UP, Acquire, |up| up as usize + 1 == cpu_count);
@@ -63,6 +65,7 @@ extern "C" fn start_secondary(facts: &'static CpuFacts) -> ! {
     let cpu = Cpu::init(machine::area_address(id), id, config().policy);
     arch::init_cpu(cpu);
     cpu.declare_lines();
+    domain::declare_lines(id);
     SECONDARIES_UP.fetch_add(1, SeqCst);
     arch::irq_enable();
     idle::cpu_startup_entry()

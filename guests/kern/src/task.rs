@@ -23,7 +23,7 @@ use crate::llist::Node;
 use crate::lock::Lock;
 use crate::percpu::Line;
 use crate::testdev::declare;
-use crate::{group, machine, memory, sched, testdev, wake};
+use crate::{group, machine, memory, placement, sched, testdev, wake};
 
 /// Bytes of a task's stack.
 pub(crate) const STACK_BYTES: usize = 16 * 1024;
@@ -157,6 +157,11 @@ impl Task {
         self.ts.allowed.get().is_none()
     }
 
+    /// Whether it may move to that CPU.
+    pub(crate) fn may_run_on(&self, cpu: usize) -> bool {
+        self.ts.allowed.get().is_some_and(|allowed| allowed.contains(cpu))
+    }
+
     /// The task that a `wake_entry` is part of.
     #[expect(unsafe_code, reason = "makes a task of the address of one of its fields")]
     pub(crate) fn of_wake_entry(entry: &'static Node) -> &'static Task {
@@ -208,24 +213,21 @@ pub(crate) fn kthread_run<T: Sync>(
     kthread_run_with(cpu, Attributes { class, ..Attributes::default() }, func, arg)
 }
 
-/// As [`kthread_run`], for a thread that may use every CPU. The first ones are taken in turn.
+/// As [`kthread_run`], for a thread that may use every CPU; it begins on that of [`idlest_cpu`].
 pub(crate) fn kthread_run_unbound<T: Sync>(
+    cpu: usize,
     class: Class,
     func: extern "C" fn(&'static T),
     arg: &'static T,
 ) -> &'static Task {
-    let cpu = next_cpu();
-    NEXT_CPU.store((cpu + 1) % machine::cpu_count(), Relaxed);
     let allowed = Some(cpumask::all());
     kthread_run_with(cpu, Attributes { class, allowed, ..Attributes::default() }, func, arg)
 }
 
-/// CPU on which the next unbound thread begins.
-pub(crate) fn next_cpu() -> usize {
-    NEXT_CPU.load(Relaxed)
+/// The CPU on which an unbound thread is to begin.
+pub(crate) fn idlest_cpu() -> usize {
+    placement::select_task_rq_fork(cpumask::all())
 }
-
-static NEXT_CPU: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts a thread as [`kthread_run`] does, scheduled otherwise.
 pub(crate) fn kthread_run_with<T: Sync>(
@@ -294,7 +296,7 @@ fn new_task(cpu: usize) -> &'static Task {
 #[expect(unsafe_code, reason = "makes a function of an address")]
 extern "C" fn task_entry() -> ! {
     sched::schedule_tail();
-    let task = arch::this_cpu().current();
+    let task = arch::current();
     let func = task.thread.func.load(Relaxed);
     // SAFETY: `kthread_run` stored a function that takes a reference, as which it gets the `arg`
     // that was stored with it.

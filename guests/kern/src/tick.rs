@@ -2,12 +2,12 @@
 //!
 //! The tick is a one-shot timer that arms itself again. With `nohz=1` it stops when the CPU goes
 //! idle and starts when a task is switched in, so that an idle CPU that is only called does not
-//! touch its timer: Linux arrives there by keeping the tick for short sleeps. The bookkeeping
-//! lines of tickless idle (masks, counts of busy CPUs) are not modelled yet.
+//! touch its timer: Linux arrives there by keeping the tick for short sleeps.
 
 use crate::arch;
 use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::percpu::{Cpu, Line};
+use crate::{balance, nohz};
 use crate::sched::schedule;
 use crate::task::state;
 use crate::wake::{set_current_state, try_to_wake_up};
@@ -78,7 +78,13 @@ pub(crate) fn start_if_stopped(cpu: &Cpu) {
 pub(crate) fn enter_idle(cpu: &Cpu) {
     if !cpu.policy.is_nohz {
         start_if_stopped(cpu);
-    } else if cpu.pcpu.next_tick.load(Relaxed) != 0 {
+        return;
+    }
+    let had_tick = cpu.pcpu.next_tick.load(Relaxed) != 0;
+    if had_tick || cpu.rql.nohz_tick_stopped.load(Relaxed) == 0 {
+        nohz::balance_enter_idle(cpu);
+    }
+    if had_tick {
         cpu.pcpu.next_tick.store(0, Relaxed);
         if cpu.pcpu.sleep_until.load(Relaxed) == 0 {
             arch::timer_stop();
@@ -103,6 +109,7 @@ pub(crate) fn timer_interrupt() {
     if next_tick != 0 && now >= next_tick {
         cpu.pcpu.next_tick.store(now + CLOCK.period.load(Relaxed), Relaxed);
         scheduler_tick(cpu);
+        balance::trigger_load_balance(cpu);
     }
     arm(cpu);
 }

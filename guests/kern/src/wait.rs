@@ -29,7 +29,7 @@ pub(crate) struct Sleeper {
 impl Sleeper {
     /// The running task, on no list.
     pub(crate) fn new(key: u64) -> Sleeper {
-        let task = Link::to(arch::this_cpu().current());
+        let task = Link::to(arch::current());
         Sleeper { next: Link::none(), prev: Link::none(), task, key, is_queued: AtomicU8::new(0) }
     }
 

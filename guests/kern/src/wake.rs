@@ -25,7 +25,7 @@ use crate::{machine, placement, smp};
 
 /// Sets the state of the running task, ordered before what it reads next.
 pub(crate) fn set_current_state(state: u32) {
-    arch::this_cpu().current().ti.state.swap(state, SeqCst);
+    arch::current().ti.state.swap(state, SeqCst);
 }
 
 /// Wakes a task that sleeps; returns whether it did.
@@ -51,12 +51,15 @@ fn ttwu_locked(wakee: &'static Task, is_sync: bool) -> bool {
     if wakee.ti.state.load(Acquire) & state::INTERRUPTIBLE == 0 {
         return false;
     }
-    let target = wakee.cpu();
-    if wakee.ts.on_rq.load(Relaxed) != 0 && ttwu_runnable(wakee) {
+    if wakee.ts.on_rq.load(Acquire) != 0
+        && let Some(target) = ttwu_runnable(wakee)
+    {
         count_wake(target);
         return true;
     }
     wakee.ti.state.store(state::WAKING, Relaxed);
+    // On no run queue, it stays with the CPU it has left.
+    let target = wakee.cpu();
     if wakee.ts.on_cpu.load(Acquire) != 0 {
         let variant = arch::this_cpu().policy.ttwu_queue;
         if variant.queues_on_cpu() && ttwu_path(target, true) == Path::Queued {
@@ -90,10 +93,16 @@ fn count_wake(target: usize) {
     bump(if is_local { Counter::WakeLocal } else { Counter::WakeDirect });
 }
 
-/// The wakee has not left its run queue yet: it only has to be told to stay.
-fn ttwu_runnable(wakee: &'static Task) -> bool {
-    let target = wakee.cpu();
-    let cpu = lock_target(target);
+/// The wakee has not left its run queue yet: it only has to be told to stay. Returns its CPU.
+fn ttwu_runnable(wakee: &'static Task) -> Option<usize> {
+    let mut target = wakee.cpu();
+    let mut cpu = lock_target(target);
+    // A balance may have moved it before the lock was there.
+    while wakee.cpu() != target {
+        cpu.rq_unlock();
+        target = wakee.cpu();
+        cpu = lock_target(target);
+    }
     let is_queued = wakee.ts.on_rq.load(Relaxed) != 0;
     if is_queued {
         // A task that runs is not preempted by itself.
@@ -104,7 +113,7 @@ fn ttwu_runnable(wakee: &'static Task) -> bool {
         wakee.ti.state.store(state::RUNNING, Relaxed);
     }
     cpu.rq_unlock();
-    is_queued
+    is_queued.then_some(target)
 }
 
 /// Enters the wakee on the target's run queue, or has the target do it.
@@ -187,6 +196,7 @@ pub(crate) fn sched_ttwu_pending(cpu: &'static Cpu, mut wakes: List) {
 
 /// Enters the wakee and tests for preemption; the lock is held and the clock up to date.
 fn activate(cpu: &Cpu, wakee: &'static Task, enqueue: Enqueue) {
+    cpu.update_avg_idle();
     cpu.activate_task(wakee, enqueue);
     cpu.check_preempt_curr(wakee);
     wakee.ti.state.store(state::RUNNING, Relaxed);
@@ -195,11 +205,7 @@ fn activate(cpu: &Cpu, wakee: &'static Task, enqueue: Enqueue) {
 /// Takes the run-queue lock of a CPU, this one or another; interrupts are off.
 pub(crate) fn lock_target(target: usize) -> &'static Cpu {
     let cpu = machine::cpu(target);
-    if arch::this_cpu().id() == target {
-        cpu.rq_lock();
-    } else {
-        cpu.rq_lock_remote();
-    }
+    cpu.rq_lock_any();
     cpu
 }
 

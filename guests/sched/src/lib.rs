@@ -7,8 +7,8 @@
 //! (`resched_curr`), [`weight`], [`tree`] (the queue), [`eevdf`] and [`preempt`] (who runs),
 //! [`pelt`] (load averages), [`tg_load`] (load of groups), [`affine`] and [`sis`] (where a wakee
 //! goes), [`ttwu`] (queue a wake or lock the run queue), [`domain`] (levels of the topology),
-//! [`balance`] (what moves between run queues), [`idlest`] (where a new task goes), [`nohz`] (balance
-//! on behalf of idle CPUs).
+//! [`balance`] (what moves between run queues), [`idlest`] (where a new task goes), [`nohz`]
+//! (balance on behalf of idle CPUs).
 #![no_std]
 
 /// The variants of a policy, each with the value of its boot switch.

@@ -254,6 +254,17 @@ pub(crate) fn this_cpu() -> &'static Cpu {
     }
 }
 
+/// The running task.
+#[inline]
+pub(crate) fn current() -> &'static Task {
+    let task: *const Task;
+    // SAFETY: the register is the address of the running task, which lives for ever.
+    unsafe {
+        asm!("mrs {}, sp_el0", out(reg) task, options(nomem, nostack, preserves_flags));
+        &*task
+    }
+}
+
 #[inline]
 fn set_current(task: &'static Task) {
     sysreg_write!("sp_el0", core::ptr::from_ref(task) as u64);
@@ -285,13 +296,7 @@ impl TaskPreempt {
     /// That of the running task.
     #[inline]
     fn current() -> &'static TaskPreempt {
-        let task: *const Task;
-        // SAFETY: the register is the address of the running task, which lives for ever.
-        unsafe {
-            asm!("mrs {}, sp_el0", out(reg) task, options(nomem, nostack, preserves_flags));
-            let task: &Task = &*task;
-            &task.ti.preempt
-        }
+        &current().ti.preempt
     }
 
     /// A half of the word: 0 the count, 1 the flag.

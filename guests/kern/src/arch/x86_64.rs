@@ -24,6 +24,7 @@ use crate::fdt;
 use crate::machine::Node;
 use crate::percpu::{Cpu, Pcpu};
 use crate::points::asm_at_point;
+use crate::task::Task;
 
 pub(crate) use apic::{init_timer, send_ipi, send_ipi_many, timer_arm, timer_stop};
 pub(crate) use descriptors::{ArchCpu, init_cpu};
@@ -243,6 +244,20 @@ pub(crate) fn this_cpu() -> &'static Cpu {
         &*cpu
     }
 }
+
+/// The running task; right whatever CPU it is on by now.
+#[inline]
+pub(crate) fn current() -> &'static Task {
+    let task: *const Task;
+    // SAFETY: one load of a word that `Cpu::init` set and every switch sets to a task.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) task, const CURRENT_AT,
+            options(nostack, preserves_flags, readonly));
+        &*task
+    }
+}
+
+const CURRENT_AT: usize = offset_of!(Cpu, pcpu) + offset_of!(Pcpu, current);
 
 /// Inverted NEED_RESCHED in the preemption count: set means "no need".
 ///

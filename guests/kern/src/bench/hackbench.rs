@@ -52,20 +52,22 @@ pub(super) fn run() -> u64 {
 fn start_group(crowd: &'static Crowd, table: &SeriesTable, group: usize) {
     let fds = config().messages.fds;
     let mark = group as u8;
-    let pipes: &[Link<Pipe>] = memory::alloc_slice(machine::node(task::next_cpu()), fds);
+    let pipes: &[Link<Pipe>] = memory::alloc_slice(machine::node(task::idlest_cpu()), fds);
     for (at, link) in pipes.iter().enumerate() {
-        let cpu = task::next_cpu();
+        let cpu = task::idlest_cpu();
         let node = machine::node(cpu);
         let pipe = Pipe::new(node);
         link.set(Some(pipe));
         let series = table.define(group * fds + at, SampleKind::Units, cpu, cpu, 1);
         let receiver = Receiver { crowd, pipe, data: new_message(node, 0), mark, series };
-        task::kthread_run_unbound(Class::Normal, receive, memory::alloc_value(node, receiver));
+        let receiver = memory::alloc_value(node, receiver);
+        task::kthread_run_unbound(cpu, Class::Normal, receive, receiver);
     }
     for _ in 0..fds {
-        let node = machine::node(task::next_cpu());
+        let cpu = task::idlest_cpu();
+        let node = machine::node(cpu);
         let sender = Sender { crowd, pipes, data: new_message(node, mark) };
-        task::kthread_run_unbound(Class::Normal, send, memory::alloc_value(node, sender));
+        task::kthread_run_unbound(cpu, Class::Normal, send, memory::alloc_value(node, sender));
     }
 }
 

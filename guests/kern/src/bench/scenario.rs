@@ -10,7 +10,8 @@
 //! it may go on elsewhere. `op=wake_from_irq` has the CPUs of `irq_cpu` wake it in turn, in the
 //! handler of a call. With `blocked=1` a caller brings the load averages of all CPUs up to date
 //! behind each operation, as balancers do: those of a CPU that idles stay as they are otherwise.
-//! `busy` and `busy_sched_idle` name more CPUs with an endless task. `op=pingpong` passes a token
+//! `busy` and `busy_sched_idle` name more CPUs with an endless task; from `op=release` on those of
+//! `busy` may go everywhere, as `spinners` more may from the start. `op=pingpong` passes a token
 //! to a thread of each target, which passes it back `gap_us` later; who has passed it on sleeps.
 
 use guests_abi::device::region;
@@ -29,9 +30,9 @@ use crate::points::point;
 use crate::sched::schedule;
 use crate::smp::{CallMany, smp_call_function_many, smp_call_function_single};
 use crate::start::config;
-use crate::task::{Task, kthread_run, state};
+use crate::task::{Task, idlest_cpu, kthread_run, kthread_run_unbound, state};
 use crate::wake::{lock_target, set_current_state, try_to_wake_up};
-use crate::{machine, memory, testdev, tick};
+use crate::{machine, memory, rq, testdev, tick};
 
 /// What the callers share.
 struct Scene {
@@ -39,6 +40,8 @@ struct Scene {
     start: Gate,
     finish: Gate,
     done: Completion,
+    /// The tasks of `busy`.
+    busy: &'static [Link<Task>],
 }
 
 static SCENE: Link<Scene> = Link::none();
@@ -78,16 +81,22 @@ pub(super) fn run() -> u64 {
             kthread_run(cpu, Class::Normal, keep_busy, &());
         }
     });
+    let busy = memory::alloc_slice::<Link<Task>>(0, config.busy.count(cpu_count));
+    let mut slots = busy.iter();
     config.busy.for_each(cpu_count, |cpu| {
-        kthread_run(cpu, Class::Normal, keep_busy, &());
+        let task = kthread_run(cpu, Class::Normal, keep_busy, &());
+        slots.next().into_iter().for_each(|slot| slot.set(Some(task)));
     });
     config.busy_sched_idle.for_each(cpu_count, |cpu| {
         kthread_run(cpu, Class::Idle, keep_busy, &());
     });
     let scene = memory::alloc_value(
         0,
-        Scene { callers, start: Gate::new(), finish: Gate::new(), done: Completion::new() },
+        Scene { callers, start: Gate::new(), finish: Gate::new(), done: Completion::new(), busy },
     );
+    for _ in 0..config.spinners {
+        kthread_run_unbound(idlest_cpu(), Class::Normal, keep_busy, &());
+    }
     SCENE.set(Some(scene));
     for caller in caller_list.iter().rev().filter_map(Link::get) {
         kthread_run(caller.cpu, Class::Normal, call_thread, caller);
@@ -184,6 +193,12 @@ fn operate(config: &Config, caller: &Caller, op: Op, round: usize) {
     let cpu_count = machine::cpu_count();
     match op {
         Op::None => {}
+        Op::Release => {
+            let busy = SCENE.get_some().busy.iter().filter_map(Link::get);
+            busy.for_each(|task| task.ts.allowed.set(Some(cpumask::all())));
+            // Now it matters; while they were pinned, a balance may have withdrawn it.
+            rq::set_overloaded(true);
+        }
         Op::CallSingle => config.to.for_each(cpu_count, |target| {
             smp_call_function_single(target, empty, 0, config.is_wait);
         }),
@@ -236,11 +251,13 @@ fn is_in(list: CpuList, cpu: usize) -> bool {
 }
 
 /// Waits `settle_us`, and on until every idle target is in its wait. A polling target cannot be
-/// told from a running one by its run state: the time has to do.
+/// told from a running one by its run state, and released tasks may be anywhere: the time has to
+/// do.
 fn settle(config: &Config) {
+    let are_released = [config.op, config.pre].contains(&Op::Release);
     for _ in 0..SETTLE_ROUNDS_MAX {
         tick::busy_wait_us(config.settle_us);
-        if config.is_target_running || config.policy.idle == Idle::Poll {
+        if config.is_target_running || config.policy.idle == Idle::Poll || are_released {
             return;
         }
         let mut are_waiting = true;
