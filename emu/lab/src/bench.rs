@@ -202,7 +202,8 @@ fn measure<R: Rig>(booted: &R, frame: &Frame, seed: u64) -> Result<SeedRun, LabE
     Ok(SeedRun { region, counters, samples, irqoff, ledger, traffic })
 }
 
-fn classes<R: Rig>(rig: &R) -> Classes {
+/// Classes of the lines that the guest has declared so far.
+pub(crate) fn classes<R: Rig>(rig: &R) -> Classes {
     let mut classes = Classes::default();
     for lines in rig.named_lines() {
         classes.declare(lines.address.0, lines.len, lines.class as usize);

@@ -6,6 +6,7 @@
 
 mod expect;
 mod file;
+mod lines;
 mod run;
 
 pub use expect::{Expression, Names};

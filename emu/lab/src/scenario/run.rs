@@ -7,6 +7,7 @@ use guests_abi::switch::parse_cpu_list;
 use serde::Serialize;
 
 use super::file::{Act, Case, Expectation, Rule, RulesAt, Scope, Who};
+use super::lines::LineRequests;
 use crate::bench::in_parallel;
 use crate::counters::Counters;
 use crate::ending::{Ending, LabError};
@@ -112,10 +113,12 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
     }
     let until = Until { time: request.limit, regions: true };
     let mut failures = Vec::new();
+    let names_lines = case.expect.iter().any(|e| LineRequests::are_named(e.left.text()));
+    let mut lines: Option<LineRequests> = None;
     let mut at_begin: Option<Counters> = None;
     let mut measured: Option<Counters> = None;
     let stop = loop {
-        match rig.run(&until, &mut ()) {
+        match rig.run(&until, &mut lines) {
             Stop::Region { begin: true, id, .. } => {
                 if id == region::SCENARIO {
                     failures.extend(unsettled(&rig, case, &cast)?);
@@ -125,10 +128,11 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
                     // Also without rules: only watched points are counted.
                     rig.set_rules(&rules(case, &cast)?)?;
                 }
-                at_begin = Some(read(&rig)?);
+                lines = names_lines.then(|| LineRequests::new(&rig));
+                at_begin = Some(read(&rig, lines.as_ref())?);
             }
             Stop::Region { .. } => {
-                let now = read(&rig)?;
+                let now = read(&rig, lines.as_ref())?;
                 measured = at_begin.as_ref().map(|before| now.since(before));
             }
             stop => break stop,
@@ -138,7 +142,7 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
     if ending.guest_code() != Some(case.exit) {
         return Err(LabError::Ended(Box::new(ending)));
     }
-    let total = read(&rig)?;
+    let total = read(&rig, lines.as_ref())?;
     let since_begin = at_begin.as_ref().map(|before| total.since(before));
     let breaches = laws::check_machine(&rig).into_iter();
     let guest_side = since_begin.as_ref().map(laws::check_guest).unwrap_or_default();
@@ -150,13 +154,16 @@ fn check_case<R: Rig>(request: &Request, case: &Case) -> Result<Vec<String>, Lab
     Ok(failures)
 }
 
-/// Reads all counters, passes of points included.
-fn read<R: Rig>(rig: &R) -> Result<Counters, LabError> {
+/// Reads all counters, passes of points and requests for lines included.
+fn read<R: Rig>(rig: &R, lines: Option<&LineRequests>) -> Result<Counters, LabError> {
     let mut counters = Counters::read(rig)?;
     let points = rig.points();
     for name in points.names() {
         let cpus = (0..rig.cpus()).map(|n| CpuId(u32::try_from(n).unwrap_or(u32::MAX)));
         counters.push(&format!("point.{name}"), cpus.map(|cpu| rig.passed(cpu, name)).collect());
+    }
+    if let Some(lines) = lines {
+        lines.push_to(&mut counters);
     }
     Ok(counters)
 }
