@@ -9,10 +9,14 @@ use guests_abi::block::SampleKind;
 
 const MACHINES: [&str; 4] = ["duo", "quad", "duo-arm", "quad-arm"];
 
+/// Boot switches.
+type Guest = &'static [(&'static str, &'static str)];
+
 /// What a run to the exit left.
 struct Ran {
     stop: Stop,
     time: SimTime,
+    region: SimTime,
     samples: Vec<Series>,
     counters: Counters,
     ending: String,
@@ -35,15 +39,22 @@ fn run(name: &str, bench: &str, guest: &[(&str, &str)]) -> Ran {
     let bootargs = switches.bootargs_on(machine.isa).expect("switches of the kernel");
     let program = Program::new(kernel(machine.isa), &bootargs);
     let mut rig = Machine::build(&machine, Options::default(), &program).expect("a machine");
-    let until = Until { time: SimTime::from_us(1_000_000), regions: false };
-    let stop = rig.run(&until, &mut ());
+    let until = Until { time: SimTime::from_us(1_000_000), regions: true };
+    let (mut begun, mut region) = (SimTime::default(), SimTime::default());
+    let stop = loop {
+        match rig.run(&until, &mut ()) {
+            Stop::Region { begin: true, .. } => begun = rig.now(),
+            Stop::Region { .. } => region = rig.now().saturating_sub(begun),
+            stop => break stop,
+        }
+    };
     let counters = Counters::read(&rig).expect("counters");
     assert_eq!(check_machine(&rig), [], "{name} {bootargs}");
     assert_eq!(check_guest(&counters), [], "{name} {bootargs}");
     let samples = read_samples(&rig).expect("samples");
     let ending = Ending::of(&rig, stop.clone());
     let ending = format!("{ending}\n{}", ending.console_tail);
-    Ran { stop, time: rig.now(), samples, counters, ending }
+    Ran { stop, time: rig.now(), region, samples, counters, ending }
 }
 
 fn passed(name: &str, bench: &str, guest: &[(&str, &str)]) -> Ran {
@@ -138,9 +149,51 @@ fn stream_moves_every_byte_and_knows_no_policy() {
             let guest = [("words", "512"), ("iters", "3"), ("call_idle", call_idle)];
             let ran = passed(name, "stream", &guest);
             assert_eq!(ran.units(), [3 * 512 * 80; 2], "{name}");
-            ran.time
+            ran.region
         });
-        let [a, b] = times.map(|time| time.as_ns_f64());
+        let [a, b] = times.map(SimTime::as_ns_f64);
         assert!((a / b - 1.0).abs() < 0.01, "{name}: {a} {b}");
     }
+}
+
+#[test]
+fn every_request_is_served() {
+    let benches: [(&str, Guest, u64); 6] = [
+        ("netperf", &[("netperf_test", "udp_rr")], 10),
+        ("netperf", &[("netperf_test", "tcp_rr")], 10),
+        ("netperf", &[("netperf_test", "tcp_stream")], 16_384),
+        ("netperf", &[("netperf_test", "tcp_stream"), ("sock_window", "70001")], 16_384),
+        ("tbench", &[], 2000),
+        ("sysbench", &[("think_ns", "2000")], 2),
+    ];
+    for name in ["duo", "quad", "duo-arm"] {
+        for (bench, more, least) in benches {
+            let guest = [&[("clients", "3"), ("duration_us", "500")], more].concat();
+            let ran = passed(name, bench, &guest);
+            // The guest has compared requests and served ones.
+            let units = ran.units();
+            let is_enough = units.len() == 3 && units.iter().all(|&units| units >= least);
+            assert!(is_enough, "{name} {bench} {more:?}: {units:?}");
+        }
+    }
+    let [one, two] = [(); 2].map(|()| passed("quad", "sysbench", &[("duration_us", "500")]));
+    assert_eq!((one.time, one.samples), (two.time, two.samples));
+}
+
+#[test]
+fn clients_are_a_share_of_the_cpus() {
+    for (name, load, clients) in [("quad", "50", 2), ("duo", "25", 1), ("duo-arm", "200", 4)] {
+        let ran = passed(name, "netperf", &[("load_percent", load), ("duration_us", "200")]);
+        assert_eq!(ran.units().len(), clients, "{name}");
+    }
+}
+
+#[test]
+fn the_protocols_work_is_part_of_a_transaction() {
+    let [none, some] = ["0", "5000"].map(|ns| {
+        let guest = [("clients", "1"), ("duration_us", "2000"), ("sock_work_ns", ns)];
+        2e6 / passed("quad", "netperf", &guest).units()[0] as f64
+    });
+    // A transaction is two messages.
+    assert!((some - none - 10_000.0).abs() < 1500.0, "{none} {some}");
 }

@@ -157,10 +157,12 @@ pub const SWITCHES: &[Switch] = &[
         "deliberate bug of the idle loop, or of pipes, for tests of the tests"),
     // What to run.
     word("bench", &["none", "idle", "ipistorm", "c2c", "atomics", "busy", "scenario", "lostcall",
-        "hackbench", "ctxsw", "stream"], "none", "workload after boot; none exits at once"),
+        "hackbench", "ctxsw", "stream", "netperf", "tbench", "sysbench"],
+        "none", "workload after boot; none exits at once"),
     number("jitter", 0, 63, "63", "largest seeded spin in cycles before each operation"),
     // bench=idle
-    number("duration_us", 1, 60_000_000, "1000000", "idle, ctxsw: simulated time of the run"),
+    number("duration_us", 1, 60_000_000, "1000000",
+        "simulated time of the run, for the benches that have one"),
     // bench=ipistorm
     number("numipi", 1, 10_000_000, "2000", "ipistorm: calls per calling CPU"),
     word("single", ZERO_ONE, "1", "ipistorm: 1 calls one CPU, 0 all others"),
@@ -214,6 +216,19 @@ pub const SWITCHES: &[Switch] = &[
         "ctxsw: where the second of a pair is"),
     // bench=stream
     number("words", 8, 16_777_216, "8192", "stream: words of each of the three arrays of a CPU"),
+    // bench=netperf, bench=tbench, bench=sysbench
+    word("netperf_test", &["udp_rr", "tcp_rr", "tcp_stream"], "udp_rr",
+        "netperf: request and response, or a stream"),
+    number("clients", 0, 2048, "0",
+        "netperf, tbench, sysbench: clients, each with a server; 0 takes load_percent"),
+    number("load_percent", 1, 400, "25",
+        "netperf, tbench, sysbench: clients, per cent of the CPUs"),
+    number("sock_work_ns", 0, 1_000_000, "1500",
+        "sockets: time that the protocol takes for a message or segment, a guess"),
+    number("sock_window", 70_000, 16_777_216, "131072",
+        "sockets: bytes that a receiver has room for"),
+    number("think_ns", 0, 1_000_000_000, "70000",
+        "sysbench: mean time that a server works on a request"),
 ];
 
 /// Why a switch was refused.

@@ -4,6 +4,8 @@ mod busy;
 
 mod c2c;
 
+mod clients;
+
 mod counter;
 
 mod ctxsw;
@@ -16,9 +18,15 @@ mod ipistorm;
 
 mod lostcall;
 
+mod netperf;
+
 mod scenario;
 
 mod stream;
+
+mod sysbench;
+
+mod tbench;
 
 use guests_abi::device::region;
 
@@ -48,6 +56,9 @@ extern "C" fn control(_: &'static ()) {
         Bench::Hackbench => hackbench::run(),
         Bench::Ctxsw => ctxsw::run(),
         Bench::Stream => stream::run(),
+        Bench::Netperf => netperf::run(),
+        Bench::Tbench => tbench::run(),
+        Bench::Sysbench => sysbench::run(),
     };
     group::check_load();
     kprintln!("kern: {}", guests_abi::exit::meaning(code));

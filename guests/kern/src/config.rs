@@ -122,6 +122,18 @@ pub(crate) enum Bench {
     Hackbench,
     Ctxsw,
     Stream,
+    Netperf,
+    Tbench,
+    Sysbench,
+}
+
+/// Test of netperf.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum NetperfTest {
+    #[default]
+    UdpRr,
+    TcpRr,
+    TcpStream,
 }
 
 /// Where the second of a pair is.
@@ -143,6 +155,12 @@ pub(crate) struct Messages {
     pub(crate) pairs: usize,
     pub(crate) partner: Partner,
     pub(crate) words: usize,
+    pub(crate) netperf_test: NetperfTest,
+    pub(crate) clients: usize,
+    pub(crate) load_percent: usize,
+    pub(crate) sock_work_ns: u64,
+    pub(crate) window: usize,
+    pub(crate) think_ns: u64,
 }
 
 /// How a contended counter is incremented.
@@ -434,6 +452,18 @@ impl Messages {
                 }
             }
             "words" => self.words = number as usize,
+            "netperf_test" => {
+                self.netperf_test = match value {
+                    "tcp_rr" => NetperfTest::TcpRr,
+                    "tcp_stream" => NetperfTest::TcpStream,
+                    _ => NetperfTest::UdpRr,
+                }
+            }
+            "clients" => self.clients = number as usize,
+            "load_percent" => self.load_percent = number as usize,
+            "sock_work_ns" => self.sock_work_ns = number,
+            "sock_window" => self.window = number as usize,
+            "think_ns" => self.think_ns = number,
             _ => return false,
         }
         true
@@ -522,6 +552,9 @@ fn bench(value: &str) -> Bench {
         "hackbench" => Bench::Hackbench,
         "ctxsw" => Bench::Ctxsw,
         "stream" => Bench::Stream,
+        "netperf" => Bench::Netperf,
+        "tbench" => Bench::Tbench,
+        "sysbench" => Bench::Sysbench,
         _ => Bench::None,
     }
 }

@@ -89,6 +89,10 @@ mod futex;
 
 mod pipe;
 
+mod work;
+
+mod sock;
+
 mod rng;
 
 mod samples;

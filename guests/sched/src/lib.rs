@@ -40,6 +40,8 @@ macro_rules! variants {
     };
 }
 
+pub mod exponential;
+
 pub mod flags;
 
 pub mod call_idle;
