@@ -1,9 +1,13 @@
 //! What can be typed. Each flag is defined once; help, man page and completions come from here.
 
+pub(crate) mod messages;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+use messages::{CtxswArgs, HackbenchArgs, NetperfArgs, StreamArgs, SysbenchArgs, TbenchArgs};
 
 /// Machine of the benches, where none is named.
 pub(crate) const BENCH_MACHINE: &str = "epyc-7763-2s";
@@ -167,6 +171,18 @@ pub(crate) enum BenchCommand {
     Atomics(AtomicsArgs),
     /// CPUs that each work on memory of their own.
     Busy(Box<BusyArgs>),
+    /// Groups of senders and receivers that pass messages through pipes.
+    Hackbench(Box<HackbenchArgs>),
+    /// Pairs of pinned threads that pass a token and sleep meanwhile.
+    Ctxsw(Box<CtxswArgs>),
+    /// Array kernels, which no policy of the scheduler may change.
+    Stream(Box<StreamArgs>),
+    /// Requests and responses, or bulk, over loopback sockets.
+    Netperf(Box<NetperfArgs>),
+    /// A file server's traffic over loopback sockets.
+    Tbench(Box<TbenchArgs>),
+    /// Transactions of a database, each of 16 requests.
+    Sysbench(Box<SysbenchArgs>),
     /// Speed of the emulator on this host.
     Speed(SpeedArgs),
 }

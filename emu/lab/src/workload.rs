@@ -6,6 +6,7 @@
 //! counters, and coherence traffic by class of line. Figures of a workload are a file below.
 
 mod busy;
+mod messages;
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,15 @@ pub struct Workload {
 }
 
 /// All workloads.
-const WORKLOADS: [Workload; 1] = [busy::BUSY];
+const WORKLOADS: [Workload; 7] = [
+    busy::BUSY,
+    messages::HACKBENCH,
+    messages::CTXSW,
+    messages::STREAM,
+    messages::NETPERF,
+    messages::TBENCH,
+    messages::SYSBENCH,
+];
 
 impl Workload {
     /// Finds a workload by its name.

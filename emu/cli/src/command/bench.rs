@@ -19,7 +19,7 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
         BenchCommand::C2c(args) => c2c(args),
         BenchCommand::Atomics(args) => atomics(args),
         BenchCommand::Speed(args) => speed(args),
-        BenchCommand::Busy(_) => workload::run(command),
+        _ => workload::run(command),
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
         BenchCommand::C2c(args) => c2c::check(&c2c_request(args)?),
         BenchCommand::Atomics(args) => atomics::check(&atomics_request(args)?),
         BenchCommand::Speed(_) => Ok(()),
-        BenchCommand::Busy(_) => workload::check(command),
+        _ => workload::check(command),
     }
 }
 

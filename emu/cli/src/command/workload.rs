@@ -4,6 +4,7 @@ use emu_lab::workload::{self, LineRow, Report, Request, Row, Workload};
 use emu_lab::{LabError, Setting};
 use emu_machine::Machine;
 
+use crate::args::messages::Flags;
 use crate::args::{BenchCommand, Format, WorkloadArgs};
 use crate::meaning;
 use crate::output::{Outcome, print, print_json};
@@ -30,9 +31,6 @@ pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
     }
 }
 
-/// Boot switches with their values.
-type Flags = Vec<(&'static str, String)>;
-
 /// Name of a workload, and its own flags as boot switches; `None` for other benches.
 fn flags(command: &BenchCommand) -> Option<(&'static str, Flags, &WorkloadArgs)> {
     match command {
@@ -40,6 +38,12 @@ fn flags(command: &BenchCommand) -> Option<(&'static str, Flags, &WorkloadArgs)>
             let flags = vec![("on", args.on.clone()), ("iters", args.iters.to_string())];
             Some(("busy", flags, &args.workload))
         }
+        BenchCommand::Hackbench(args) => Some(("hackbench", args.flags(), &args.workload)),
+        BenchCommand::Ctxsw(args) => Some(("ctxsw", args.flags(), &args.workload)),
+        BenchCommand::Stream(args) => Some(("stream", args.flags(), &args.workload)),
+        BenchCommand::Netperf(args) => Some(("netperf", args.flags(), &args.run.workload)),
+        BenchCommand::Tbench(args) => Some(("tbench", args.flags(), &args.run.workload)),
+        BenchCommand::Sysbench(args) => Some(("sysbench", args.flags(), &args.run.workload)),
         _ => None,
     }
 }
