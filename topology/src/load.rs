@@ -20,9 +20,13 @@ use crate::units::show_bytes;
 /// Largest machine file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-const MACHINES: [(&str, &str); 5] = [
+const MACHINES: [(&str, &str); 9] = [
     ("epyc-7763-2s", include_str!("../machines/epyc-7763-2s.toml")),
     ("epyc-9654-2s", include_str!("../machines/epyc-9654-2s.toml")),
+    ("ice-lake-2s", include_str!("../machines/ice-lake-2s.toml")),
+    ("sapphire-rapids-2s", include_str!("../machines/sapphire-rapids-2s.toml")),
+    ("dma-xeon-2s", include_str!("../machines/dma-xeon-2s.toml")),
+    ("westmere-ex-8s", include_str!("../machines/westmere-ex-8s.toml")),
     ("neoverse-n1-2s", include_str!("../machines/neoverse-n1-2s.toml")),
     ("graviton2", include_str!("../machines/graviton2.toml")),
     ("hikey-620", include_str!("../machines/hikey-620.toml")),
@@ -31,9 +35,13 @@ const MACHINES: [(&str, &str); 5] = [
 const SMP: &str = include_str!("../machines/smp.toml");
 const SMP_ARM: &str = include_str!("../machines/smp-arm.toml");
 
-const CORES: [(&str, &str); 6] = [
+const CORES: [(&str, &str); 10] = [
     ("zen3", include_str!("../machines/cores/zen3.toml")),
     ("zen4", include_str!("../machines/cores/zen4.toml")),
+    ("golden-cove", include_str!("../machines/cores/golden-cove.toml")),
+    ("sunny-cove", include_str!("../machines/cores/sunny-cove.toml")),
+    ("cascade-lake", include_str!("../machines/cores/cascade-lake.toml")),
+    ("westmere", include_str!("../machines/cores/westmere.toml")),
     ("neoverse-n1", include_str!("../machines/cores/neoverse-n1.toml")),
     ("cortex-a53", include_str!("../machines/cores/cortex-a53.toml")),
     ("generic", include_str!("../machines/cores/generic.toml")),
@@ -41,7 +49,7 @@ const CORES: [(&str, &str); 6] = [
 ];
 
 /// Returns the names of the shipped core types.
-pub(crate) fn core_names() -> [&'static str; 6] {
+pub(crate) fn core_names() -> [&'static str; 10] {
     CORES.map(|(name, _)| name)
 }
 

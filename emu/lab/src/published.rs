@@ -62,7 +62,7 @@ type Handovers = (&'static str, Atomics, &'static [(&'static str, f64)]);
 ///
 /// Source: `results/` of core-to-core-latency-plus: the dual EPYC 7763 by fwyzard, the dual EPYC
 /// 9654 by leavelet; the SMT figure of the 9654 is that of an EPYC 9454, a sibling. Graviton2 on a
-/// c6gd.metal by nviennot. `neoverse-n1-2s` is beside a sibling, the Altra Q80-30 in two-node mode
+/// c6gd.metal by nviennot. `ice-lake-2s` is the Xeon 8360Y; `dma-xeon-2s` a Xeon Gold 6242. `neoverse-n1-2s` is beside a sibling, the Altra Q80-30 in two-node mode
 /// by zeroping (one socket of 80 cores), and `hikey-620` beside the four Cortex-A53 at the same
 /// clock of a BCM2837, by cmey.
 ///
@@ -71,7 +71,7 @@ type Handovers = (&'static str, Atomics, &'static [(&'static str, f64)]);
 /// Graviton2 would need a system-level cache at 12 ns, by LSE the Altra one at 150 ns, and the
 /// other way round both ask for about 40 ns. Pairs of a cluster stand out on the Altra only, as a
 /// line does that moves.
-const HANDOVERS: [Handovers; 5] = [
+const HANDOVERS: [Handovers; 7] = [
     (
         "epyc-7763-2s",
         Atomics::Lock,
@@ -82,6 +82,8 @@ const HANDOVERS: [Handovers; 5] = [
         Atomics::Lock,
         &[("smt", 10.3), ("llc", 27.1), ("package", 99.3), ("cross-package", 191.6)],
     ),
+    ("ice-lake-2s", Atomics::Lock, &[("smt", 7.6), ("llc", 50.3), ("cross-package", 113.6)]),
+    ("dma-xeon-2s", Atomics::Lock, &[("smt", 7.4), ("llc", 48.0), ("cross-package", 141.4)]),
     ("graviton2", Atomics::Lse, &[("llc", 47.2)]),
     ("neoverse-n1-2s", Atomics::Exclusives, &[("cluster", 83.4), ("llc", 157.6)]),
     ("hikey-620", Atomics::Exclusives, &[("llc", 36.7)]),
