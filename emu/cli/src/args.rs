@@ -31,6 +31,10 @@ pub(crate) enum Command {
     /// Measure what cross-CPU calls and line hand-overs cost, or how fast this tool is.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Run what published results need, and say of each whether it comes out.
+    Reproduce(ReproduceArgs),
+    /// Run a workload over the axes of a file, as a table or a figure.
+    Sweep(SweepArgs),
     /// List, show and check machines.
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -380,6 +384,45 @@ pub(crate) enum MachineCommand {
         #[arg(required = true)]
         machines: Vec<String>,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SweepArgs {
+    /// Sweep file; tests/sweeps has some.
+    pub(crate) file: PathBuf,
+    /// Draw the figure: x is the first axis, lines the second, panels the third and fourth.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Simulated time after which a run is given up.
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    pub(crate) limit: String,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReproduceArgs {
+    /// One seed and the smallest scale; the verdicts are indicative.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only rows whose id begins with this, such as R1 or R0.2. Repeatable.
+    #[arg(long, value_name = "ID")]
+    pub(crate) only: Vec<String>,
+    /// Number of seeds of a full run.
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    pub(crate) seeds: u64,
+    /// First seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep finished measurements in this file, and go on from those that it holds.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) results: Option<PathBuf>,
+    /// Simulated time after which a run is given up.
+    #[arg(long, value_name = "TIME", default_value = "100s")]
+    pub(crate) limit: String,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
 }
 
 #[derive(Debug, ClapArgs)]

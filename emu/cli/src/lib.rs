@@ -32,6 +32,8 @@ pub fn main() -> ExitCode {
     let result = match &args.command {
         Command::Run(run) => command::run::run(run),
         Command::Bench(bench) => command::bench::run(bench),
+        Command::Reproduce(args) => command::reproduce::run(args),
+        Command::Sweep(args) => command::sweep::run(args),
         Command::Machine(machine) => command::machine::run(machine),
         Command::Test(test) => command::test::run(test),
         Command::Completions { shell } => command::generate::completions(*shell),
@@ -62,6 +64,8 @@ pub fn check<W: Into<OsString> + Clone>(words: impl IntoIterator<Item = W>) -> R
     let meaning = match &args.command {
         Command::Run(run) => command::run::request(run, &command::run::Files::default()).map(drop),
         Command::Bench(bench) => command::bench::check(bench),
+        Command::Reproduce(args) => command::reproduce::check(args),
+        Command::Sweep(args) => command::sweep::read(args).map(drop),
         Command::Machine(machine) => command::machine::check_names(machine),
         Command::Test(test) => command::test::request(test).map(drop),
         Command::Completions { .. } | Command::Man => Ok(()),

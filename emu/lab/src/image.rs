@@ -1,5 +1,6 @@
 //! Images that the lab brings along: the guest kernel, and a loop of a few instructions.
 
+use guests_abi::note::{HASH_BYTES, OWNER};
 use topology::Isa;
 
 /// Returns the guest kernel for an instruction set; `cargo xtask guests` builds it.
@@ -9,6 +10,20 @@ pub const fn kernel(isa: Isa) -> &'static [u8] {
         Isa::X86_64 => include_bytes!("../../../guests/images/x86_64/kern.elf"),
         Isa::Aarch64 => include_bytes!("../../../guests/images/aarch64/kern.elf"),
     }
+}
+
+/// Hash of the sources of both guest kernels, as text: results depend on them.
+#[must_use]
+pub(crate) fn hashes() -> String {
+    let hash = |isa| {
+        let image = kernel(isa);
+        let found = image.windows(OWNER.len()).position(|bytes| bytes == OWNER);
+        // The name is padded to words; the hash is what follows.
+        let at = found.map_or(0, |at| at + OWNER.len().next_multiple_of(4));
+        let bytes = image.get(at..at + HASH_BYTES / 4).unwrap_or_default();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    hash(Isa::X86_64)
 }
 
 const LOAD_ADDRESS: u64 = 0x10_0000;

@@ -24,9 +24,11 @@ pub mod atomics;
 pub mod c2c;
 pub mod fit;
 pub mod ipistorm;
+pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod speed;
+pub mod sweep;
 pub mod workload;
 
 #[cfg(test)]

@@ -62,9 +62,10 @@ type Handovers = (&'static str, Atomics, &'static [(&'static str, f64)]);
 ///
 /// Source: `results/` of core-to-core-latency-plus: the dual EPYC 7763 by fwyzard, the dual EPYC
 /// 9654 by leavelet; the SMT figure of the 9654 is that of an EPYC 9454, a sibling. Graviton2 on a
-/// c6gd.metal by nviennot. `ice-lake-2s` is the Xeon 8360Y; `dma-xeon-2s` a Xeon Gold 6242. `neoverse-n1-2s` is beside a sibling, the Altra Q80-30 in two-node mode
-/// by zeroping (one socket of 80 cores), and `hikey-620` beside the four Cortex-A53 at the same
-/// clock of a BCM2837, by cmey.
+/// c6gd.metal by nviennot. `ice-lake-2s` is the Xeon 8360Y, `dma-xeon-2s` beside a Xeon Gold 6242.
+/// `neoverse-n1-2s` is beside a sibling, the Altra Q80-30 in two-node mode by zeroping (one socket
+/// of 80 cores), and `hikey-620` beside the four Cortex-A53 at the same clock of a BCM2837, by
+/// cmey.
 ///
 /// Which atomics the tool ran on the Neoverse-N1 machines is nowhere said: official builds of Rust
 /// choose LSE at run time, others may have exclusives only. It shows in the figures: by exclusives

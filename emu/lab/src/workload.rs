@@ -6,6 +6,7 @@
 //! counters, and coherence traffic by class of line. Figures of a workload are a file below.
 
 mod busy;
+mod ipistorm;
 mod messages;
 
 use std::collections::BTreeMap;
@@ -34,8 +35,9 @@ pub struct Workload {
 }
 
 /// All workloads.
-const WORKLOADS: [Workload; 7] = [
+const WORKLOADS: [Workload; 8] = [
     busy::BUSY,
+    ipistorm::IPISTORM,
     messages::HACKBENCH,
     messages::CTXSW,
     messages::STREAM,

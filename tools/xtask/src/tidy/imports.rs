@@ -42,7 +42,7 @@ const TABLE: &[Row] = &[
     row("emu_cli",      &["emu_sim", "emu_observe", "emu_machine", "emu_lab", "topology",
                           "guests_abi"],
                         &["clap", "clap_complete", "clap_mangen", "comfy-table", "indicatif",
-                          "serde", "serde_json"]),
+                          "plotters", "serde", "serde_json"]),
     row("kern",         &["guests_abi", "guests_sched"], &[]),
     row("scenarios",    &["guests_abi", "guests_sched"], &[]),
     row("tools_xtask",  &["guests_abi", "topology", "emu_machine", "emu_lab"], &["sha2"]),
