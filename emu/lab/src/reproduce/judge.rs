@@ -79,6 +79,10 @@ pub(super) fn judge(
     };
     let run = row.run.as_ref().and_then(|run| rows.run(run).ok());
     let (Some(run), Some(variant)) = (run, &row.variant) else { return report };
+    if scale == Scale::Quick && run.quick.is_none() {
+        report.note = format!("in full runs only {}", row.note).trim_end().to_owned();
+        return report;
+    }
     report.setup = run.describe(variant, scale);
     if let Some(over) = &row.over {
         report.setup = format!("{}, over {over}", report.setup);

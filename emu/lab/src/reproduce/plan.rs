@@ -84,9 +84,8 @@ pub(super) struct Run {
     /// Boot switches of every variant and scale.
     #[serde(default)]
     pub(super) switches: Vec<String>,
-    /// Those of a quick run.
-    #[serde(default)]
-    pub(super) quick: Vec<String>,
+    /// Those of a quick run, in which a run without them has no part.
+    pub(super) quick: Option<Vec<String>>,
     /// Those of a full run.
     #[serde(default)]
     pub(super) full: Vec<String>,
@@ -108,7 +107,10 @@ impl Run {
             .variants
             .get(variant)
             .ok_or_else(|| LabError::input(format!("run {} has no variant {variant}", self.id)))?;
-        let scaled = if scale == Scale::Quick { &self.quick } else { &self.full };
+        let scaled = match (scale, &self.quick) {
+            (Scale::Quick, Some(quick)) => quick,
+            _ => &self.full,
+        };
         for list in [&self.switches, scaled, own] {
             switches.set_all(list).map_err(wrong)?;
         }
@@ -238,6 +240,9 @@ pub(super) fn measurements(
     for row in chosen.iter().filter(|row| row.class != Class::X) {
         let Some(run) = &row.run else { continue };
         let run = rows.run(run)?;
+        if scale == Scale::Quick && run.quick.is_none() {
+            continue;
+        }
         let mut scales = vec![scale];
         if scale == Scale::Full && run.scaled.is_some() {
             scales.push(Scale::Doubled);
