@@ -267,6 +267,15 @@ mod tests {
     }
 
     #[test]
+    fn the_sweeps_that_come_along_can_be_run() {
+        let ttwu = Sweep::read(include_str!("../../../tests/sweeps/ttwu.toml")).expect("a sweep");
+        for at in ttwu.points() {
+            let request = ttwu.request(&at, SimTime::ZERO).expect("settings");
+            workload::check(&request).expect("a machine that has them");
+        }
+    }
+
+    #[test]
     fn a_file_with_a_fault_says_what_to_do() {
         let cases = [
             ("bench = \"busy\"", "bench = \"bus\"", "bench = bus: no such workload"),

@@ -165,9 +165,10 @@ impl Rows {
     pub(super) fn chosen(&self, only: &[String]) -> Result<Vec<&Row>, LabError> {
         let unknown = only.iter().find(|text| !self.rows.iter().any(|r| r.id.starts_with(*text)));
         if let Some(text) = unknown {
-            let ids: Vec<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
-            let ids = ids.join(", ");
-            return Err(LabError::input(format!("no row begins with {text}; there are {ids}")));
+            let id = |row: Option<&Row>| row.map_or_else(String::new, |row| row.id.clone());
+            let (first, last) = (id(self.rows.first()), id(self.rows.last()));
+            let text = format!("--only {text}: no row begins so; they go from {first} to {last}");
+            return Err(LabError::input(text));
         }
         let is_chosen =
             |row: &&Row| only.is_empty() || only.iter().any(|text| row.id.starts_with(text));
@@ -299,6 +300,6 @@ mod tests {
         assert_eq!(calls(Scale::Doubled).as_deref(), Some("4000"));
         assert_eq!(calls(Scale::Full).as_deref(), Some("2000"));
         let unknown = rows.chosen(&["R9".to_owned()]).expect_err("no such row").to_string();
-        assert!(unknown.starts_with("no row begins with R9; there are R0.1, "), "{unknown}");
+        assert_eq!(unknown, "--only R9: no row begins so; they go from R0.1 to R4.4");
     }
 }
