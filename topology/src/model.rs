@@ -852,6 +852,11 @@ impl Machine {
         }
     }
 
+    /// Returns whether some idle state stops the timers of cpus.
+    pub fn stops_timers(&self) -> bool {
+        self.idle.iter().any(|state| state.enabled && state.timer_stops)
+    }
+
     /// Returns the state that this one adds to, by index: the last one before it of narrower scope.
     /// Its cost is what a cpu pays while others keep the wider unit up.
     pub fn narrower(&self, state: usize) -> Option<usize> {

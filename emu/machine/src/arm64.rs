@@ -16,6 +16,7 @@ use crate::dev::gicd::Gicd;
 use crate::dev::gicv2::Gicv2;
 use crate::dev::pl011::{self, Pl011};
 use crate::dev::power::{self, Power};
+use crate::dev::sp804::{self, Sp804};
 use crate::dev::spi;
 use crate::handover::{self, Arm64Entry, Handover, HandoverError};
 use crate::map;
@@ -27,6 +28,8 @@ pub(crate) struct Arm64 {
     distributor: Distributor,
     uart: Pl011,
     power: Power,
+    /// Present where idle states stop the timers of cpus.
+    timer: Option<Sp804>,
 }
 
 /// The interrupt controller as far as it is no part of a cpu.
@@ -65,6 +68,7 @@ impl Platform for Arm64 {
             },
             uart: Pl011::new(),
             power: Power::new(affinities, memory, start),
+            timer: topology.stops_timers().then(|| Sp804::new(u64::from(map::TIMER_CLOCK_HZ))),
         }
     }
 
@@ -102,10 +106,25 @@ impl Platform for Arm64 {
             Space::Memory if lies(a, map::UART_BASE, map::DEVICE_BYTES) => {
                 Some(self.uart_access(a, out))
             }
+            Space::Memory if self.timer.is_some() && lies(a, map::TIMER_BASE, sp804::BYTES) => {
+                Some(self.timer_access(a, asked.now, out))
+            }
             Space::Memory => self.distributor.access(asked.cpu, a, out),
             Space::Firmware => Some(self.firmware(asked, out)),
             Space::Gicd => Some(self.distributor.hear(asked.cpu, a, out)),
             Space::Port => None,
+        }
+    }
+
+    fn due(&self) -> Option<SimTime> {
+        self.timer.as_ref()?.next()
+    }
+
+    fn advance(&mut self, now: SimTime, out: &mut Vec<Request>) {
+        if let Some(timer) = &mut self.timer {
+            timer.advance(now);
+            let is_up = timer.is_up();
+            signal(self.distributor.set_line(map::TIMER_INTID, is_up), out);
         }
     }
 
@@ -168,6 +187,20 @@ impl Arm64 {
         if let Some(is_up) = effects.irq {
             signal(self.distributor.set_line(map::UART_INTID, is_up), out);
         }
+    }
+
+    fn timer_access(&mut self, a: &DeviceAccess, now: SimTime, out: &mut Vec<Request>) -> u64 {
+        let Some(timer) = &mut self.timer else { return 0 };
+        let offset = a.addr - map::TIMER_BASE;
+        let value = match a.write {
+            None => timer.read(offset, now),
+            Some(value) => {
+                timer.write(offset, value, now);
+                0
+            }
+        };
+        self.advance(now, out);
+        value
     }
 
     fn firmware(&mut self, asked: &Asked, out: &mut Vec<Request>) -> u64 {

@@ -98,6 +98,16 @@ impl<P: Platform> Bus<P> {
         }
     }
 
+    /// When a device does something next, unasked.
+    pub(crate) fn due(&self) -> Option<SimTime> {
+        self.platform.due()
+    }
+
+    /// Lets devices do what is due at `now`.
+    pub(crate) fn advance(&mut self, now: SimTime, out: &mut Vec<Request>) {
+        self.platform.advance(now, out);
+    }
+
     /// Bytes for the console's receiver, which takes them as it finds room.
     pub(crate) fn input(&mut self, bytes: &[u8], out: &mut Vec<Request>) {
         self.input.extend(bytes);

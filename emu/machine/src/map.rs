@@ -37,5 +37,13 @@ pub const UART_INTID: u32 = 33;
 pub const TIMER_INTIDS: [u32; 4] = [29, 30, 27, 26];
 /// INTID of the performance monitors.
 pub const PMU_INTID: u32 = 23;
+/// SP804 timer, where idle states stop the timers of cpus.
+pub const TIMER_BASE: u64 = 0x0902_0000;
+/// INTID of it.
+pub const TIMER_INTID: u32 = 34;
+/// Clock of its counters.
+///
+/// Source: Linux's clock driver of Hi6220, from memory: the crystal. Status: assumed elsewhere.
+pub const TIMER_CLOCK_HZ: u32 = 19_200_000;
 /// Clock of the PL011, which no byte waits for.
 pub const UART_CLOCK_HZ: u32 = 24_000_000;

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use emu_cpu::isa::Isa;
-use emu_sim::PhysAddr;
+use emu_sim::{PhysAddr, SimTime};
 
 use crate::bus::{Asked, Request};
 use crate::handover::{Handover, HandoverError};
@@ -46,6 +46,12 @@ pub(crate) trait Platform: Clone + Debug {
 
     /// Performs one access: the value read, 0 for a write, `None` where nobody answers.
     fn access(&mut self, a: &Asked, out: &mut Vec<Request>) -> Option<u64>;
+
+    /// When a device does something next, unasked.
+    fn due(&self) -> Option<SimTime>;
+
+    /// Lets devices do what is due at `now`.
+    fn advance(&mut self, now: SimTime, out: &mut Vec<Request>);
 
     /// Hands a byte to the console's receiver; false when it has no room.
     fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool;

@@ -38,6 +38,8 @@ pub(crate) enum UncoreItem {
     Power { cpu: CpuId, vote: PowerVote, at: SimTime },
     /// An LLC has lost its power.
     Flush { llc: usize },
+    /// A device is due.
+    Due,
     /// A cpu passed a watched point.
     Point { cpu: CpuId, index: u32, held_by: Option<u32> },
 }
@@ -334,7 +336,9 @@ impl<P: Platform> System<P> {
                 for r in requests {
                     self.serve(cpu, r, now, until);
                 }
+                self.await_devices(key.time);
             }
+            UncoreItem::Due => self.advance_devices(key.time, until),
             UncoreItem::RunState { asker, run } => {
                 self.answer(asker, Some(abi_state(run)), key.time);
             }
@@ -356,6 +360,30 @@ impl<P: Platform> System<P> {
                     self.deliver(core, key, CoreItem::Release { smt });
                 }
             }
+        }
+    }
+
+    /// Devices do what is due.
+    fn advance_devices(&mut self, now: u64, until: &Until) {
+        if now == self.due {
+            self.due = u64::MAX;
+        }
+        let mut requests = Vec::new();
+        self.bus.advance(SimTime(now), &mut requests);
+        for r in requests {
+            self.serve(CpuId(0), r, SimTime(now), until);
+        }
+        self.await_devices(now);
+    }
+
+    /// Has the devices asked again when the first of them is due.
+    fn await_devices(&mut self, now: u64) {
+        if let Some(at) = self.bus.due()
+            && at.ps() < self.due
+        {
+            self.due = at.ps().max(now + 1);
+            let key = self.machine_key(self.due, Phase::Signal);
+            self.push_uncore(key, UncoreItem::Due);
         }
     }
 

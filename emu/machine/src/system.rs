@@ -62,6 +62,8 @@ pub(crate) struct System<P: Platform> {
     pub(crate) marked: Option<(CpuId, u64)>,
     pub(crate) console: Vec<u8>,
     pub(crate) named_lines: Vec<NamedLines>,
+    /// When devices are asked next, unless an access asks earlier.
+    pub(crate) due: u64,
     /// (core, SMT index) of each cpu that exists.
     pub(crate) places: Vec<(usize, usize)>,
     /// (architectural id, cpu), ascending.
@@ -136,6 +138,7 @@ impl<P: Platform> System<P> {
             marked: None,
             console: Vec::new(),
             named_lines: Vec::new(),
+            due: u64::MAX,
             places,
             arch_ids,
             image: None,

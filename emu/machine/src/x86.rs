@@ -96,6 +96,12 @@ impl Platform for X86 {
         }
     }
 
+    fn due(&self) -> Option<SimTime> {
+        None
+    }
+
+    fn advance(&mut self, _now: SimTime, _out: &mut Vec<Request>) {}
+
     fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool {
         let has_room = self.uart.has_room();
         if has_room {

@@ -24,6 +24,8 @@ pub mod block;
 
 pub mod points;
 
+pub mod rtapp;
+
 pub mod note;
 
 pub mod switch;

@@ -126,12 +126,16 @@ points! {
     irqoff_self_call,
     /// Opens an IRQ-off section of the context switch's bookkeeping or of start-up.
     irqoff_other,
+    /// Opens the IRQ-off section in which a timer is queued or taken back.
+    irqoff_timer,
     /// Entry of the call-function-single handler.
     irqoff_call_single_entry,
     /// Entry of the call-function handler.
     irqoff_call_entry,
     /// Entry of the reschedule handler.
     irqoff_resched_entry,
+    /// Entry of the handler of a device's interrupt.
+    irqoff_device_entry,
     /// Entry of the timer handler.
     irqoff_timer_entry,
     /// An interrupt handler of the kernel returns.

@@ -104,8 +104,12 @@ pub const SWITCHES: &[Switch] = &[
     word("preset", preset::NAMES, "none", "policies of a version of Linux; other switches win"),
     word("call_idle", &["revert", "need_resched", "notify_ipi", "sm_idle"], "need_resched",
         "how a remote call reaches an idle CPU"),
-    word("idle", &["poll", "mwait", "halt"], "mwait", "what an idle CPU does").only(Isa::X86),
-    word("idle", &["poll", "wfi"], "wfi", "what an idle CPU does").only(Isa::Arm),
+    word("idle", &["poll", "mwait", "halt", "menu", "haltpoll"], "mwait", "what an idle CPU does")
+        .only(Isa::X86),
+    word("idle", &["poll", "wfi", "menu", "haltpoll"], "wfi", "what an idle CPU does")
+        .only(Isa::Arm),
+    number("cpu_dma_latency_us", 0, 2_000_000_000, "2000000000",
+        "idle=menu: states whose exit takes longer are not entered"),
     word("polling_once", ZERO_ONE, "0",
         "1: set POLLING once at the top of the idle loop, clear it only after the wake")
         .only(Isa::X86),
@@ -456,7 +460,7 @@ mod tests {
         let text = check_switch(Isa::X86, "numip", "5").expect_err("unknown").to_string();
         assert_eq!(text, "unknown switch numip; did you mean numipi");
         let text = check_switch(Isa::X86, "idle", "sleep").expect_err("bad").to_string();
-        assert_eq!(text, "idle=sleep: takes poll|mwait|halt");
+        assert_eq!(text, "idle=sleep: takes poll|mwait|halt|menu|haltpoll");
     }
 
     #[test]
@@ -465,7 +469,7 @@ mod tests {
             Ok(_) => std::string::String::new(),
             Err(error) => error.to_string(),
         };
-        assert_eq!(text(Isa::Arm, "idle", "halt"), "idle=halt: takes poll|wfi");
+        assert_eq!(text(Isa::Arm, "idle", "halt"), "idle=halt: takes poll|wfi|menu|haltpoll");
         assert_eq!(text(Isa::Arm, "polling_once", "1"), "polling_once: makes no sense on arm64");
         assert_eq!(text(Isa::X86, "lse", "1"), "lse: makes no sense on x86-64");
         assert_eq!(text(Isa::Arm, "lse", "1"), "");

@@ -7,10 +7,13 @@
 //!   `SeqCst` ones order everything before and after, as Linux's that return a value do; and
 //!   `set_bits`, `clear_bits`, `add`, which return nothing and order nothing;
 //! - order and waiting: `cpu_relax`, `wait_change`, `wait_change_pointer`,
-//!   `smp_mb_after_atomic`, `wait_halt`, `monitor`, `mwait`, `has_polling`;
-//! - devices: `io_read`, `io_write`, `map_ram`, `map_device`, `TEST_DEVICE_AT_START`;
+//!   `smp_mb_after_atomic`, `wait_halt`, `wait_power_state`, `monitor`, `mwait`, `has_mwait`,
+//!   `has_polling`;
+//! - devices: `io_read`, `io_write`, `io_write32`, `map_ram`, `map_device`, `TEST_DEVICE_AT_START`,
+//!   `shared_interrupt`, `enable_irq`, `route_irq`;
 //! - per-CPU base and preemption count: `this_cpu`, `current`, `preempt_*`, `CpuPreempt`,
 //!   `TaskPreempt`;
+//! - code: `align_code`;
 //! - time: `clock_ticks`, `clock_ticks_ordered`, `spin_cycles`, `timer_arm`, `timer_stop`;
 //! - tasks: `switch_to`, `initial_stack`;
 //! - IPIs: `send_ipi`, `send_ipi_many`, [`Ipi`];

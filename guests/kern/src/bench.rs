@@ -36,7 +36,7 @@ use crate::console::{die, kprintln};
 use crate::sched::resched_curr;
 use crate::start::config;
 use crate::task::Attributes;
-use crate::{group, machine, task, testdev, tick};
+use crate::{group, machine, task, testdev, timer};
 
 /// Starts the control thread.
 pub(crate) fn start() {
@@ -68,7 +68,7 @@ extern "C" fn control(_: &'static ()) {
 /// `bench=idle`: everybody idles for a time.
 fn idle() -> u64 {
     testdev::region_begin(region::BENCH);
-    tick::sleep_us(config().duration_us);
+    timer::sleep_us(config().duration_us);
     testdev::region_end(region::BENCH);
     guests_abi::exit::PASS
 }

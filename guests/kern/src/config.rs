@@ -23,6 +23,10 @@ pub(crate) enum Idle {
     Mwait,
     /// HLT, or WFI.
     Halt,
+    /// What the menu governor chooses.
+    Menu,
+    /// Polls, then halts, as the haltpoll governor says.
+    Haltpoll,
 }
 
 /// When newidle balance is entered.
@@ -106,6 +110,8 @@ pub(crate) struct Policy {
     pub(crate) tg_ratelimit_ns: u64,
     /// What is read of a group when a task migrates shares the line of its load.
     pub(crate) is_tg_shared: bool,
+    /// Longest exit of an idle state, ns.
+    pub(crate) latency_limit_ns: u64,
 }
 
 /// The workload.
@@ -344,6 +350,7 @@ impl Config {
                 tg_load: TgLoad::Threshold,
                 tg_ratelimit_ns: 0,
                 is_tg_shared: true,
+                latency_limit_ns: 0,
             },
             is_lse: false,
             is_evtstrm: false,
@@ -482,6 +489,8 @@ impl Policy {
                 self.idle = match value {
                     "poll" => Idle::Poll,
                     "halt" | "wfi" => Idle::Halt,
+                    "menu" => Idle::Menu,
+                    "haltpoll" => Idle::Haltpoll,
                     _ => Idle::Mwait,
                 }
             }
@@ -534,6 +543,7 @@ impl Policy {
                     _ => Broken::None,
                 }
             }
+            "cpu_dma_latency_us" => self.latency_limit_ns = number * 1000,
             "jitter" => self.jitter = number,
             _ => die!(BAD_SWITCH, "{key}: in the table, but not in the kernel"),
         }

@@ -1,5 +1,5 @@
-//! The idle loop: `do_idle`, by `idle=poll|mwait|halt|wfi`, with the exit that `call_idle` asks
-//! for.
+//! The idle loop: `do_idle`, by `idle=poll|mwait|halt|wfi` or as the governors of `cpuidle` choose,
+//! with the exit that `call_idle` asks for.
 //!
 //! The order at the exit is what keeps calls from getting lost: clear POLLING, full barrier,
 //! flush. A caller that saw POLLING is served by the flush; one that comes later sees it clear
@@ -27,7 +27,7 @@ use crate::link::Link;
 use crate::percpu::Cpu;
 use crate::points::point;
 use crate::task::Task;
-use crate::{memory, sched, smp, tick, wake};
+use crate::{cpuidle, memory, sched, smp, tick, wake};
 
 /// Log of idle exits, for `broken=no_barrier`: each record goes to a fresh line.
 struct ExitLog {
@@ -75,8 +75,9 @@ fn do_idle(cpu: &'static Cpu, idle: &'static Task, policy: &Policy) {
     } {
         match policy.idle {
             Idle::Poll => cpu_idle_poll(idle, policy),
-            Idle::Mwait => mwait_idle(idle, policy),
-            Idle::Halt => halt_idle(idle, policy),
+            Idle::Mwait => mwait_idle(idle, policy, 0),
+            Idle::Halt => halt_idle(idle, policy, arch::wait_halt),
+            Idle::Menu | Idle::Haltpoll => cpuidle::idle_call(cpu, idle, policy),
         }
     }
     if idle.flags() & NEED_RESCHED != 0 {
@@ -177,9 +178,30 @@ fn cpu_idle_poll(idle: &Task, policy: &Policy) {
     point!(idle_woken);
 }
 
+/// Turns of [`poll_idle`] between two looks at the clock.
+const POLL_TURNS: u32 = 200;
+
+/// Polls the flags for `limit_ns`, with POLLING set; returns whether the time is over.
+pub(crate) fn poll_idle(idle: &Task, policy: &Policy, limit_ns: u64) -> bool {
+    let begin = tick::sched_clock_ns();
+    loop {
+        for _ in 0..POLL_TURNS {
+            point!(poll_loop);
+            if is_woken(idle, policy) {
+                point!(idle_woken);
+                return false;
+            }
+            arch::cpu_relax();
+        }
+        if tick::sched_clock_ns() - begin >= limit_ns {
+            return true;
+        }
+    }
+}
+
 /// `idle=mwait`: the generic code clears POLLING, the mwait routine sets it again around the
 /// wait. With `polling_once=1` it stays set.
-fn mwait_idle(idle: &Task, policy: &Policy) {
+pub(crate) fn mwait_idle(idle: &Task, policy: &Policy, hint: u32) {
     let is_toggling = !policy.is_polling_once;
     irq_disable!(irqoff_idle_entry);
     if is_toggling {
@@ -197,7 +219,7 @@ fn mwait_idle(idle: &Task, policy: &Policy) {
         arch::monitor(idle.ti.flags.as_ptr());
         point!(idle_last_test);
         if !is_woken(idle, policy) {
-            arch::mwait();
+            arch::mwait(hint);
         }
     }
     point!(idle_woken);
@@ -211,7 +233,8 @@ fn mwait_idle(idle: &Task, policy: &Policy) {
 }
 
 /// `idle=halt` and `idle=wfi`: a halted CPU sees no store, so POLLING is clear while it waits.
-fn halt_idle(idle: &Task, policy: &Policy) {
+/// `wait` waits with interrupts masked and unmasks them.
+pub(crate) fn halt_idle(idle: &Task, policy: &Policy, wait: impl FnOnce()) {
     irq_disable!(irqoff_idle_entry);
     point!(halt_clear_polling);
     clear_polling(idle, policy);
@@ -219,7 +242,7 @@ fn halt_idle(idle: &Task, policy: &Policy) {
     if is_woken(idle, policy) {
         arch::irq_enable();
     } else {
-        arch::wait_halt();
+        wait();
     }
     point!(idle_woken);
     set_polling(idle, policy);

@@ -12,6 +12,7 @@ use crate::fdt::{self, DEPTH_MAX, Event, Fdt};
 use crate::memory;
 use crate::percpu::Cpu;
 use crate::testdev;
+use crate::{broadcast, cpuidle};
 
 /// What is known of a CPU before it runs; read-mostly afterwards.
 #[repr(C)]
@@ -133,6 +134,9 @@ pub(crate) struct Node {
     core: u32,
     /// Phandle of the next cache.
     next_cache: u32,
+    /// Hz of a device's clock.
+    pub(crate) clock_hz: u32,
+    idle: cpuidle::Properties,
 }
 
 impl Node {
@@ -158,6 +162,9 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
     // What lies below the image belongs to the machine.
     let reserved = [0..image_end(), tree.range()];
     let walked = tree.walk(|event| match event {
+        Event::Property { path: path @ [_, "cpus", "idle-states", _], name, value } => {
+            nodes[path.len()].idle.take(name, value);
+        }
         Event::Property { path, name, value } => match name {
             "compatible" => nodes[path.len()].compatible = value,
             "reg" => nodes[path.len()].reg = value,
@@ -165,6 +172,7 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
             "method" => nodes[path.len()].method = fdt::text(value).unwrap_or(""),
             "numa-node-id" => nodes[path.len()].numa_node = cell(value),
             "next-level-cache" => nodes[path.len()].next_cache = cell(value),
+            "clock-frequency" => nodes[path.len()].clock_hz = cell(value),
             LLC_ID => nodes[path.len()].llc = cell(value),
             CLUSTER_ID => nodes[path.len()].cluster = cell(value),
             CORE_ID => nodes[path.len()].core = cell(value),
@@ -183,6 +191,8 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
                     count += 1;
                 }
                 [_, name] if name.starts_with("memory") => add_memory(node, &reserved),
+                [_, "cpus", "idle-states", _] => cpuidle::find(&node.idle),
+                _ if node.is("arm,sp804") => broadcast::find(&node),
                 _ if node.is(TEST_DEVICE) => testdev::find(&node),
                 _ => arch::find_device(&node),
             }

@@ -16,8 +16,9 @@
 //!
 //! Reading order: [`start`] (boot), [`fdt`], [`config`], [`percpu`] (the line map), [`task`],
 //! [`lock`], [`cfs`] (queues), [`rq`], [`pelt`], [`group`], [`domain`], [`balance`], [`nohz`],
-//! [`sched`], [`placement`], [`wake`], [`smp`] (call functions), [`softirq`], [`idle`], [`tick`],
-//! [`wait`] (queues, and what sleeps on them: [`mutex`], [`futex`], [`pipe`]), `bench`.
+//! [`sched`], [`placement`], [`wake`], [`smp`] (call functions), [`softirq`], [`idle`],
+//! [`cpuidle`], [`tick`], [`timer`], [`wait`] (queues, and what sleeps on them: [`mutex`],
+//! [`futex`], [`pipe`]), `bench`.
 #![no_std]
 #![no_main]
 
@@ -77,7 +78,13 @@ mod softirq;
 
 mod idle;
 
+mod cpuidle;
+
+mod broadcast;
+
 mod tick;
+
+mod timer;
 
 mod completion;
 

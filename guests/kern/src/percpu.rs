@@ -13,6 +13,7 @@ use crate::arch::{ArchCpu, CpuPreempt};
 use crate::cfs::{CfsRq, CfsTasks};
 use crate::config::Policy;
 use crate::counters::Counters;
+use crate::cpuidle::Governor;
 use crate::link::Link;
 use crate::llist::Head;
 use crate::lock::{Lock, McsNode};
@@ -20,6 +21,7 @@ use crate::machine;
 use crate::smp::Csd;
 use crate::task::{Stack, Task};
 use crate::testdev::declare;
+use crate::timer::TimerBase;
 
 /// A value on cache lines of its own.
 #[repr(C, align(64))]
@@ -47,10 +49,6 @@ pub(crate) struct Pcpu {
     pub(crate) switched_from: Link<Task>,
     /// Clock time of the next tick; 0 while the tick is stopped.
     pub(crate) next_tick: AtomicU64,
-    /// Clock time at which `sleeper` is to wake; 0 for none.
-    pub(crate) sleep_until: AtomicU64,
-    /// Task that waits for `sleep_until`.
-    pub(crate) sleeper: Link<Task>,
     /// Softirqs that were raised here, one bit each.
     pub(crate) softirq_pending: AtomicU32,
     /// 1 while softirqs run here.
@@ -126,6 +124,10 @@ pub(crate) struct Cpu {
     pub(crate) csd_data: Line<Csd>,
     /// The descriptor of a kick to this CPU.
     pub(crate) nohz_csd: Line<Csd>,
+    pub(crate) timers: Line<TimerBase>,
+    /// Clock time for which others wake this CPU while its timer stands.
+    pub(crate) broadcast_at: Line<AtomicU64>,
+    pub(crate) governor: Line<Governor>,
     pub(crate) mcs: Line<McsNode>,
     pub(crate) counters: Line<Counters>,
     pub(crate) arch: ArchCpu,
@@ -174,6 +176,7 @@ impl Cpu {
         cpu.pcpu.this.store(area, Relaxed);
         cpu.id.store(id as u32, Relaxed);
         cpu.pcpu.preempt.start();
+        cpu.governor.start();
         let idle = cpu.idle();
         idle.become_idle_task(id);
         cpu.pcpu.current.set(Some(idle));
@@ -197,6 +200,9 @@ impl Cpu {
         declare(&self.call_single_queue, LineClass::Csq);
         declare(&self.csd_data, LineClass::Csd);
         declare(&self.nohz_csd, LineClass::Csd);
+        declare(&self.timers, LineClass::Pcpu);
+        declare(&self.broadcast_at, LineClass::Pcpu);
+        declare(&self.governor, LineClass::Pcpu);
         declare(&self.mcs, LineClass::Mcs);
         declare(&self.counters, LineClass::Counters);
         declare(&self.arch, LineClass::Pcpu);

@@ -10,7 +10,9 @@ use crate::link::Link;
 use crate::machine::CpuFacts;
 use crate::percpu::{Cpu, Line};
 use crate::points::point;
-use crate::{arch, bench, counters, domain, group, idle, machine, memory, nohz, rq, tick};
+use crate::{
+    arch, bench, broadcast, counters, cpuidle, domain, group, idle, machine, memory, nohz, rq, tick,
+};
 
 /// CPUs that are up, CPU 0 not counted.
 static SECONDARIES_UP: Line<AtomicU32> = Line(AtomicU32::new(0));
@@ -42,9 +44,11 @@ pub(crate) fn start_kernel(fdt: u64) -> ! {
     rq::declare_lines();
     nohz::declare_lines();
     idle::init(&config.policy);
+    cpuidle::init();
 
     let cpu = Cpu::init(machine::area_address(0), 0, config.policy);
     arch::init_cpu(cpu);
+    broadcast::init();
     cpu.declare_lines();
     domain::declare_lines(0);
     if cpu_count > 1 {

@@ -23,6 +23,7 @@ use crate::llist::Node;
 use crate::lock::Lock;
 use crate::percpu::Line;
 use crate::testdev::declare;
+use crate::timer::Timer;
 use crate::{group, machine, memory, placement, sched, testdev, wake};
 
 /// Bytes of a task's stack.
@@ -99,6 +100,7 @@ pub(crate) struct Task {
     /// PI: serialises wakers of this task.
     pub(crate) pi: Line<Lock>,
     pub(crate) se: SchedEntity,
+    pub(crate) timer: Line<Timer>,
     pub(crate) thread: Line<ThreadContext>,
 }
 
@@ -123,6 +125,7 @@ impl Task {
         declare(&self.ts, LineClass::Ts);
         declare(&self.pi, LineClass::Pi);
         self.se.declare_lines();
+        declare(&self.timer, LineClass::Pcpu);
         declare(&self.thread, LineClass::Pcpu);
     }
 

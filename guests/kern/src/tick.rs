@@ -1,4 +1,4 @@
-//! Time: the scheduler's clock, the tick, and one sleeping task per CPU.
+//! Time: the scheduler's clock, the tick, and what the timer of a CPU is armed for.
 //!
 //! The tick is a one-shot timer that arms itself again. With `nohz=1` it stops when the CPU goes
 //! idle and starts when a task is switched in, so that an idle CPU that is only called does not
@@ -7,10 +7,7 @@
 use crate::arch;
 use crate::arch::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::percpu::{Cpu, Line};
-use crate::{balance, nohz};
-use crate::sched::schedule;
-use crate::task::state;
-use crate::wake::{set_current_state, try_to_wake_up};
+use crate::{balance, nohz, timer};
 
 /// Scale of [`Clock::ns_scale`], as a power of two.
 const NS_SHIFT: u32 = 22;
@@ -45,21 +42,38 @@ pub(crate) fn sched_clock_ns() -> u64 {
     arch::clock_ticks() * CLOCK.ns_scale.load(Relaxed) >> NS_SHIFT
 }
 
+/// Time until a clock time, ns; 0 when it is past.
+pub(crate) fn ns_until(at: u64) -> u64 {
+    at.saturating_sub(arch::clock_ticks()) * CLOCK.ns_scale.load(Relaxed) >> NS_SHIFT
+}
+
 /// Clock ticks of a time in us.
 pub(crate) fn ticks_from_us(us: u64) -> u64 {
     us * CLOCK.ticks_per_us.load(Relaxed)
 }
 
-/// Arms the timer of this CPU for what comes first, if anything.
-fn arm(cpu: &Cpu) {
-    let (tick, sleep) = (cpu.pcpu.next_tick.load(Relaxed), cpu.pcpu.sleep_until.load(Relaxed));
-    let next = match (tick, sleep) {
-        (0, sleep) => sleep,
+/// Clock time of what comes first, tick or timer; 0 for nothing.
+pub(crate) fn next_event(cpu: &Cpu) -> u64 {
+    match (cpu.pcpu.next_tick.load(Relaxed), cpu.timers.next()) {
+        (0, timer) => timer,
         (tick, 0) => tick,
-        (tick, sleep) => tick.min(sleep),
-    };
+        (tick, timer) => tick.min(timer),
+    }
+}
+
+/// Arms the timer of this CPU for what comes first, if anything; interrupts are off.
+fn arm(cpu: &Cpu) {
+    let next = next_event(cpu);
     if next != 0 {
         arch::timer_arm(next);
+    }
+}
+
+/// Arms the timer of this CPU for what comes first, or stops it; interrupts are off.
+pub(crate) fn rearm(cpu: &Cpu) {
+    match next_event(cpu) {
+        0 => arch::timer_stop(),
+        next => arch::timer_arm(next),
     }
 }
 
@@ -86,11 +100,7 @@ pub(crate) fn enter_idle(cpu: &Cpu) {
     }
     if had_tick {
         cpu.pcpu.next_tick.store(0, Relaxed);
-        if cpu.pcpu.sleep_until.load(Relaxed) == 0 {
-            arch::timer_stop();
-        } else {
-            arm(cpu);
-        }
+        rearm(cpu);
     }
 }
 
@@ -98,13 +108,7 @@ pub(crate) fn enter_idle(cpu: &Cpu) {
 pub(crate) fn timer_interrupt() {
     let cpu = arch::this_cpu();
     let now = arch::clock_ticks();
-    let sleep_until = cpu.pcpu.sleep_until.load(Relaxed);
-    if sleep_until != 0 && now >= sleep_until {
-        cpu.pcpu.sleep_until.store(0, Relaxed);
-        if let Some(sleeper) = cpu.pcpu.sleeper.get() {
-            try_to_wake_up(sleeper);
-        }
-    }
+    timer::expire(cpu, now);
     let next_tick = cpu.pcpu.next_tick.load(Relaxed);
     if next_tick != 0 && now >= next_tick {
         cpu.pcpu.next_tick.store(now + CLOCK.period.load(Relaxed), Relaxed);
@@ -122,23 +126,6 @@ fn scheduler_tick(cpu: &Cpu) {
         cpu.task_tick(cpu.current());
     }
     cpu.rq_unlock();
-}
-
-/// Puts the running task to sleep for a time. One task per CPU at a time.
-pub(crate) fn sleep_us(us: u64) {
-    let cpu = arch::this_cpu();
-    let until = arch::clock_ticks() + ticks_from_us(us);
-    cpu.pcpu.sleeper.set(Some(cpu.current()));
-    cpu.pcpu.sleep_until.store(until, Relaxed);
-    arm(cpu);
-    loop {
-        set_current_state(state::INTERRUPTIBLE);
-        if arch::clock_ticks() >= until {
-            break;
-        }
-        schedule();
-    }
-    set_current_state(state::RUNNING);
 }
 
 /// Spins for a time.

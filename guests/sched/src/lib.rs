@@ -8,7 +8,7 @@
 //! [`pelt`] (load averages), [`tg_load`] (load of groups), [`affine`] and [`sis`] (where a wakee
 //! goes), [`ttwu`] (queue a wake or lock the run queue), [`domain`] (levels of the topology),
 //! [`balance`] (what moves between run queues), [`idlest`] (where a new task goes), [`nohz`]
-//! (balance on behalf of idle CPUs).
+//! (balance on behalf of idle CPUs), [`menu`] and [`haltpoll`] (how deep a CPU idles).
 #![no_std]
 
 /// The variants of a policy, each with the value of its boot switch.
@@ -55,6 +55,10 @@ pub mod tree;
 pub mod eevdf;
 
 pub mod preempt;
+
+pub mod menu;
+
+pub mod haltpoll;
 
 pub mod pelt;
 

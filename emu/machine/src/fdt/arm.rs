@@ -1,4 +1,4 @@
-//! Nodes of arm64 machines: firmware, timer, interrupt controller, PL011, PMU, test device.
+//! Nodes of arm64 machines: firmware, timers, interrupt controller, PL011, PMU, test device.
 //!
 //! Source: Linux bindings `arm/psci`, `timer/arm,arch_timer`, `interrupt-controller/arm,gic-v3` and
 //! `arm,gic`, `serial/pl011`, `arm/pmu`. Status: spec.
@@ -11,6 +11,7 @@ use crate::map;
 
 pub(super) const GIC: u32 = 0x5_0000;
 const UART_CLOCK: u32 = 0x6_0000;
+const TIMER_CLOCK: u32 = 0x6_0001;
 /// The console as `/chosen` names it.
 pub(super) const CONSOLE: &str = "/pl011@9010000";
 
@@ -101,21 +102,45 @@ fn write_timer(fdt: &mut FdtWriter, machine: &Machine, cpus: usize) -> Result<()
     let interrupts: Vec<u32> =
         map::TIMER_INTIDS.iter().flat_map(|&intid| ppi(machine, cpus, intid)).collect();
     fdt.property_array_u32("interrupts", &interrupts)?;
-    if !machine.idle.iter().any(|state| state.enabled && state.timer_stops) {
+    if !machine.stops_timers() {
         fdt.property_null("always-on")?;
     }
+    fdt.end_node(node)?;
+    if machine.stops_timers() {
+        write_sp804(fdt)?;
+    }
+    Ok(())
+}
+
+/// The timer that runs on while those of cpus stand.
+fn write_sp804(fdt: &mut FdtWriter) -> Result<()> {
+    write_clock(fdt, "timer-clk", map::TIMER_CLOCK_HZ, TIMER_CLOCK)?;
+    let node = fdt.begin_node(&format!("timer@{:x}", map::TIMER_BASE))?;
+    let names = ["arm,sp804".to_string(), "arm,primecell".to_string()];
+    fdt.property_string_list("compatible", names.to_vec())?;
+    fdt.property_array_u64("reg", &[map::TIMER_BASE, map::DEVICE_BYTES])?;
+    fdt.property_array_u32("interrupts", &[SPI, map::TIMER_INTID - map::SPI_FIRST, LEVEL])?;
+    fdt.property_u32("clock-frequency", map::TIMER_CLOCK_HZ)?;
+    fdt.property_array_u32("clocks", &[TIMER_CLOCK; 3])?;
+    let names = ["timer0clk", "timer1clk", "apb_pclk"].map(str::to_string);
+    fdt.property_string_list("clock-names", names.to_vec())?;
+    fdt.end_node(node)?;
+    Ok(())
+}
+
+fn write_clock(fdt: &mut FdtWriter, name: &str, hz: u32, phandle: u32) -> Result<()> {
+    let node = fdt.begin_node(name)?;
+    fdt.property_string("compatible", "fixed-clock")?;
+    fdt.property_u32("#clock-cells", 0)?;
+    fdt.property_u32("clock-frequency", hz)?;
+    fdt.property_string("clock-output-names", &name.replace('-', "_"))?;
+    fdt.property_phandle(phandle)?;
     fdt.end_node(node)?;
     Ok(())
 }
 
 fn write_uart(fdt: &mut FdtWriter) -> Result<()> {
-    let node = fdt.begin_node("apb-pclk")?;
-    fdt.property_string("compatible", "fixed-clock")?;
-    fdt.property_u32("#clock-cells", 0)?;
-    fdt.property_u32("clock-frequency", map::UART_CLOCK_HZ)?;
-    fdt.property_string("clock-output-names", "apb_pclk")?;
-    fdt.property_phandle(UART_CLOCK)?;
-    fdt.end_node(node)?;
+    write_clock(fdt, "apb-pclk", map::UART_CLOCK_HZ, UART_CLOCK)?;
     let node = fdt.begin_node(&format!("pl011@{:x}", map::UART_BASE))?;
     let names = ["arm,pl011".to_string(), "arm,primecell".to_string()];
     fdt.property_string_list("compatible", names.to_vec())?;

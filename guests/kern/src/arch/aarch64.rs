@@ -12,6 +12,8 @@ mod mmu;
 
 mod start;
 
+mod suspend;
+
 mod switch;
 
 mod timer;
@@ -29,9 +31,10 @@ use crate::percpu::Cpu;
 use crate::points::asm_at_point;
 use crate::task::Task;
 
-pub(crate) use gic::{send_ipi, send_ipi_many};
+pub(crate) use gic::{enable_irq, route_irq, send_ipi, send_ipi_many, shared_interrupt};
 pub(crate) use mmu::{map_device, map_ram};
 pub(crate) use start::start_secondary_cpus;
+pub(crate) use suspend::wait_power_state;
 pub(crate) use switch::{initial_stack, switch_to};
 pub(crate) use timer::{clock_ticks, clock_ticks_ordered, init_timer, timer_arm, timer_stop};
 
@@ -150,10 +153,19 @@ fn io_read32(address: u64) -> u32 {
     unsafe { (address as *const u32).read_volatile() }
 }
 
+/// Writes a register of 32 bits, as [`io_write`] does.
 #[inline]
-fn io_write32(address: u64, value: u32) {
+pub(crate) fn io_write32(address: u64, value: u32) {
     // SAFETY: as in `io_write`.
     unsafe { (address as *mut u32).write_volatile(value) }
+}
+
+/// Puts what follows at the start of a line of code, so that a loop that is measured does not depend
+/// on what the compiler has put before it.
+#[inline(always)]
+pub(crate) fn align_code() {
+    // SAFETY: no-operations at most.
+    unsafe { asm!(".p2align 6", options(nomem, nostack, preserves_flags)) }
 }
 
 /// Tells the core that it is in a waiting loop.
@@ -217,7 +229,12 @@ pub(crate) fn wait_halt() {
 pub(crate) fn monitor(_address: *const u32) {}
 
 /// There is no MWAIT.
-pub(crate) fn mwait() {}
+pub(crate) fn mwait(_hint: u32) {}
+
+/// There is none.
+pub(crate) fn has_mwait() -> bool {
+    false
+}
 
 /// Spends about `cycles` cycles on dependent ALU instructions.
 #[inline]

@@ -20,6 +20,7 @@ use guests_abi::switch::Isa;
 
 use crate::config::{Config, Idle, Policy};
 use crate::console::die;
+use crate::cpuidle::Entry;
 use crate::fdt;
 use crate::machine::Node;
 use crate::percpu::{Cpu, Pcpu};
@@ -117,6 +118,14 @@ pub(crate) fn irq_is_on() -> bool {
     flags & 1 << 9 != 0
 }
 
+/// Puts what follows at the start of a line of code, so that a loop that is measured does not depend
+/// on what the compiler has put before it.
+#[inline(always)]
+pub(crate) fn align_code() {
+    // SAFETY: no-operations at most.
+    unsafe { asm!(".p2align 6", options(nomem, nostack, preserves_flags)) }
+}
+
 /// Tells the core that it is in a waiting loop.
 #[inline]
 pub(crate) fn cpu_relax() {
@@ -176,12 +185,45 @@ pub(crate) fn monitor(address: *const u32) {
     unsafe { asm!("monitor", in("rax") address, in("ecx") 0, in("edx") 0, options(nostack)) }
 }
 
-/// Waits in C1 for a store to the monitored line or an interrupt, which may be masked.
+/// Waits in the state of the hint (0: C1) for a store to the monitored line or an interrupt, which
+/// may be masked.
 #[inline]
-pub(crate) fn mwait() {
+pub(crate) fn mwait(hint: u32) {
     // SAFETY: ECX bit 0 lets a masked interrupt end the wait, so it cannot last for ever.
-    unsafe { asm_at_point!(idle_wait, "mwait"; in("eax") 0, in("ecx") 1, options(nostack)) }
+    unsafe { asm_at_point!(idle_wait, "mwait"; in("eax") hint, in("ecx") 1, options(nostack)) }
 }
+
+/// Whether this machine has MWAIT as the idle loop needs it.
+pub(crate) fn has_mwait() -> bool {
+    mwait_error().is_none()
+}
+
+/// Waits in the state that a port enters for an interrupt, which is masked and stays so.
+pub(crate) fn wait_power_state(entry: Entry) {
+    let Entry::Port(port) = entry else { return };
+    // SAFETY: a read of a port of the machine's table of idle states, which only waits.
+    unsafe {
+        asm_at_point!(idle_wait, "in al, dx"; in("dx") port as u16, out("al") _, options(nostack));
+    }
+}
+
+/// Writes a register of 32 bits, as [`io_write`] does.
+#[inline]
+pub(crate) fn io_write32(address: u64, value: u32) {
+    // SAFETY: as in `io_write`.
+    unsafe { (address as *mut u32).write_volatile(value) }
+}
+
+/// Devices of this ISA are told whom to interrupt themselves.
+pub(crate) fn shared_interrupt(_node: &Node) -> u32 {
+    0
+}
+
+/// Nothing is to be opened.
+pub(crate) fn enable_irq(_interrupt: u32) {}
+
+/// As [`shared_interrupt`].
+pub(crate) fn route_irq(_interrupt: u32, _cpu: usize) {}
 
 /// What the machine lacks for `idle=mwait`, if anything.
 fn mwait_error() -> Option<&'static str> {

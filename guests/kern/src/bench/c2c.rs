@@ -95,6 +95,7 @@ extern "C" fn pong(pair: &'static Pair) {
 /// Exchanges `from` for `to`, `count` times, trying until each succeeds.
 #[inline(never)]
 fn exchange(word: &AtomicU64, from: u64, to: u64, count: u64) {
+    arch::align_code();
     for _ in 0..count {
         while word.compare_exchange(from, to, Relaxed, Relaxed).is_err() {}
     }

@@ -8,7 +8,7 @@ use crate::arch::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Order
 use crate::completion::Completion;
 use crate::percpu::Line;
 use crate::wait::WaitQueue;
-use crate::{arch, memory, testdev, tick};
+use crate::{arch, memory, testdev, timer};
 
 /// All arrive, the last one may act, then all go. For one use, on lines of its own.
 #[repr(C, align(64))]
@@ -140,7 +140,7 @@ impl Crowd {
     /// Makes a region of what the threads do in a time, then waits until they have seen the end.
     pub(super) fn run_for(&self, us: u64) {
         self.open();
-        tick::sleep_us(us);
+        timer::sleep_us(us);
         testdev::region_end(region::BENCH);
         self.phase.store(phase::OVER, SeqCst);
         self.all_have_left.wait_for(1);
@@ -148,7 +148,7 @@ impl Crowd {
 
     fn open(&self) {
         self.all_are_ready.wait_for(1);
-        tick::sleep_us(SETTLE_US);
+        timer::sleep_us(SETTLE_US);
         testdev::region_begin(region::BENCH);
         self.phase.store(phase::WORK, SeqCst);
         self.gate.wake_up_all();

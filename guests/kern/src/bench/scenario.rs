@@ -32,7 +32,7 @@ use crate::smp::{CallMany, smp_call_function_many, smp_call_function_single};
 use crate::start::config;
 use crate::task::{Task, idlest_cpu, kthread_run, kthread_run_unbound, state};
 use crate::wake::{lock_target, set_current_state, try_to_wake_up};
-use crate::{machine, memory, rq, testdev, tick};
+use crate::{machine, memory, rq, testdev, tick, timer};
 
 /// What the callers share.
 struct Scene {
@@ -150,7 +150,7 @@ fn start_sleepers(config: &Config, caller: usize) -> &'static [Link<Task>] {
     config.to.for_each(cpu_count, |cpu| {
         let task = kthread_run(cpu, Class::Normal, sleeper, &());
         while task.ts.on_rq.load(Relaxed) != 0 {
-            tick::sleep_us(1);
+            timer::sleep_us(1);
         }
         if config.is_wakee_free {
             task.ts.allowed.set(Some(cpumask::all()));

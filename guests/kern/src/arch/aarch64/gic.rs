@@ -1,6 +1,7 @@
 //! Interrupt controller: GICv3 by system registers, or GICv2 by its two blocks of registers.
 //!
-//! All interrupts are of group 1. Used: three software-generated interrupts and the timer.
+//! All interrupts are of group 1. Used: three software-generated interrupts, the timer, and shared
+//! interrupts of devices, each routed to one CPU.
 
 use super::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::trap::{SGI_CALL, SGI_CALL_SINGLE, SGI_RESCHED};
@@ -8,10 +9,14 @@ use super::{barrier, io_read32, io_write32, mmu, sysreg_read, sysreg_write, time
 use crate::arch::Ipi;
 use crate::console::die;
 use crate::cpumask::CpuMask;
+use crate::fdt;
 use crate::machine::{self, Node};
 
 /// INTID of an acknowledge that found nothing.
 pub(super) const SPURIOUS: u32 = 1023;
+
+/// First shared interrupt.
+const SPI: u32 = 32;
 
 /// CPUs that a GICv2 can have.
 const V2_CPUS_MAX: usize = 8;
@@ -71,6 +76,7 @@ const GICD_ISENABLER: u64 = 0x100;
 const GICD_IPRIORITYR: u64 = 0x400;
 const GICD_ITARGETSR: u64 = 0x800;
 const GICD_SGIR: u64 = 0xf00;
+const GICD_IROUTER: u64 = 0x6000;
 /// Write is pending.
 const GICD_CTLR_RWP: u32 = 1 << 31;
 /// Group 1 enabled, affinity routing: the bits are the same in either view.
@@ -116,6 +122,17 @@ fn init_cpu_v3(cpu: usize) {
     io_write32(waker, io_read32(waker) & !WAKER_SLEEP);
     while io_read32(waker) & WAKER_CHILDREN_ASLEEP != 0 {}
     init_private(base + GICR_SGI_FRAME);
+    resume();
+}
+
+/// Opens the interface of this CPU, which a power-down has closed.
+pub(super) fn resume() {
+    if !is_v3() {
+        let interface = FACTS.second.load(Relaxed);
+        io_write32(interface + GICC_PMR, PRIORITY_MASK as u32);
+        io_write32(interface + GICC_CTLR, 1);
+        return;
+    }
     sysreg_write!("icc_sre_el1", sysreg_read!("icc_sre_el1") | 1);
     barrier!("isb");
     sysreg_write!("icc_pmr_el1", PRIORITY_MASK);
@@ -136,9 +153,39 @@ fn init_cpu_v2(cpu: usize) {
     // The targets of a private interrupt are the CPU that reads them.
     target.store(io_read32(distributor + GICD_ITARGETSR) as u8, Relaxed);
     init_private(distributor);
-    let interface = FACTS.second.load(Relaxed);
-    io_write32(interface + GICC_PMR, PRIORITY_MASK as u32);
-    io_write32(interface + GICC_CTLR, 1);
+    resume();
+}
+
+/// INTID of the first interrupt of a device: a shared one.
+pub(crate) fn shared_interrupt(node: &Node) -> u32 {
+    SPI + fdt::be32(node.interrupts, 4).unwrap_or(0)
+}
+
+/// Opens a shared interrupt; CPU 0, at boot.
+pub(crate) fn enable_irq(intid: u32) {
+    let distributor = FACTS.distributor.load(Relaxed);
+    let (word, bit) = (u64::from(intid / 32) * 4, 1 << (intid % 32));
+    if is_v3() {
+        let group = distributor + GICD_IGROUPR + word;
+        io_write32(group, io_read32(group) | bit);
+    }
+    let priority = distributor + GICD_IPRIORITYR + u64::from(intid / 4) * 4;
+    let shift = intid % 4 * 8;
+    io_write32(priority, io_read32(priority) & !(0xff << shift) | (PRIORITY & 0xff) << shift);
+    io_write32(distributor + GICD_ISENABLER + word, bit);
+}
+
+/// Routes a shared interrupt to a CPU.
+pub(crate) fn route_irq(intid: u32, cpu: usize) {
+    let distributor = FACTS.distributor.load(Relaxed);
+    if is_v3() {
+        let affinity = machine::hw_id(cpu) & 0xff_00ff_ffff;
+        super::io_write(distributor + GICD_IROUTER + u64::from(intid) * 8, affinity);
+    } else {
+        let targets = distributor + GICD_ITARGETSR + u64::from(intid / 4) * 4;
+        let (shift, target) = (intid % 4 * 8, u32::from(FACTS.v2_targets[cpu].load(Relaxed)));
+        io_write32(targets, io_read32(targets) & !(0xff << shift) | target << shift);
+    }
 }
 
 /// Group, priority and enables of the interrupts that are the CPU's own.

@@ -57,6 +57,11 @@ pub(super) fn init_method(method: &str) {
     METHOD.store(method, Relaxed);
 }
 
+/// Whether firmware is called by SMC.
+pub(super) fn is_by_smc() -> bool {
+    METHOD.load(Relaxed) == 2
+}
+
 /// PSCI CPU_ON with arguments of 64 bits.
 const CPU_ON: u64 = 0xc400_0003;
 
