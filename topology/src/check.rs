@@ -27,6 +27,9 @@ pub(crate) fn check(r: &mut Reader, spec: &Spec) -> Option<Layout> {
     wires(r, spec);
     identity(r, spec);
     isa_tables(r, spec);
+    if let Some(latency) = &spec.dma {
+        between(r, latency, "dma.latency", 1, 1_000_000_000_000);
+    }
     let layout = structure(r, spec)?;
     numbering(r, spec, &layout);
     ids(r, spec, &layout);

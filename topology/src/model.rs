@@ -813,6 +813,8 @@ pub struct Machine {
     pub monitor: Monitor,
     /// Choices of Arm machines.
     pub arm: Arm,
+    /// Time of the DMA engine for 64 KiB; nothing: there is no engine.
+    pub dma_latency: Option<Ps>,
     /// Idle states, shallow first as in the file.
     pub idle: Vec<IdleState>,
     /// Delay of a stop request between cpus (guest exit, stop at a point).

@@ -55,6 +55,7 @@ pub(crate) fn resolve(spec: &Spec, layout: &Layout, file: &str, figures: Vec<Fig
             line_size: LINE_SIZE,
         },
         arm: arm(spec),
+        dma_latency: spec.dma.as_ref().map(|latency| latency.value.value),
         idle: spec.idle.iter().map(|state| idle(spec, state, &llcs)).collect(),
         stop_latency: spec.stop.value.value,
         identity: identity(spec),

@@ -45,6 +45,7 @@ pub(crate) struct Spec {
     pub(crate) own_store_triggers: Option<At<bool>>,
     pub(crate) gic: Option<GicSpec>,
     pub(crate) arm: Option<ArmSpec>,
+    pub(crate) dma: Option<At<Quantity>>,
     pub(crate) idle: Vec<IdleSpec>,
     pub(crate) identity: Option<IdentitySpec>,
 }
@@ -306,6 +307,7 @@ pub(crate) fn read(r: &mut Reader, table: &Table) -> Spec {
         apic: read_apic(r, &root),
         gic: read_gic(r, &root),
         arm: read_arm(r, &root),
+        dma: read_dma(r, &root),
         own_store_triggers: read_monitor(r, &root),
         idle: read_idle(r, &root),
         identity: read_identity(r, &root),
@@ -666,6 +668,14 @@ fn read_gic(r: &mut Reader, root: &Scope<'_>) -> Option<GicSpec> {
     };
     r.close(scope);
     Some(gic)
+}
+
+/// Latency of the DMA engine, if the machine has one.
+fn read_dma(r: &mut Reader, root: &Scope<'_>) -> Option<At<Quantity>> {
+    let scope = r.table(root, "dma")?;
+    let latency = r.need(&scope, "latency", Dim::Time);
+    r.close(scope);
+    Some(latency)
 }
 
 fn read_arm(r: &mut Reader, root: &Scope<'_>) -> Option<ArmSpec> {

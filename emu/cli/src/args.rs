@@ -187,6 +187,13 @@ pub(crate) enum BenchCommand {
     Tbench(Box<TbenchArgs>),
     /// Transactions of a database, each of 16 requests.
     Sysbench(Box<SysbenchArgs>),
+    /// Threads that run, sleep and wait for timers as a file of rt-app says.
+    #[command(name = "rt-app")]
+    RtApp(Box<RtAppArgs>),
+    /// Copies by the DMA engine, whose interrupt wakes the thread that asked for them.
+    Dmatest(Box<DmatestArgs>),
+    /// Message threads that wake workers, which nap and compute.
+    Schbench(Box<SchbenchArgs>),
     /// Speed of the emulator on this host.
     Speed(SpeedArgs),
 }
@@ -349,6 +356,93 @@ pub(crate) struct BusyArgs {
     /// Rounds of each CPU.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) iters: u64,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RtAppArgs {
+    /// File of rt-app, the subset that docs/benchmarks.md describes.
+    pub(crate) file: PathBuf,
+    /// Machine: a name of `machine list`, smp-N, or the path of a machine file.
+    #[arg(long, value_name = "MACHINE", default_value = "hikey-620")]
+    pub(crate) machine: String,
+    #[command(flatten)]
+    pub(crate) on: MachineArgs,
+    /// Time to run in place of the file's global.duration, such as 500ms.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<String>,
+    /// Set a boot switch of the guest kernel. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) guest: Vec<String>,
+    /// Compare values of a boot switch, or of a machine key as machine.KEY. Repeatable: cross
+    /// product.
+    #[arg(long, value_name = "KEY=A,B,...")]
+    pub(crate) vary: Vec<String>,
+    /// Number of seeds, each measured on a fork of the same boot.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
+    pub(crate) seeds: u64,
+    /// First seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulated time after which a run is given up.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) limit: String,
+    #[command(flatten)]
+    pub(crate) frame: FrameArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DmatestArgs {
+    /// Transfers of each thread.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) iterations: u64,
+    /// Threads that share the channel.
+    #[arg(long = "threads_per_chan", value_name = "N", default_value_t = 1)]
+    pub(crate) threads_per_chan: u64,
+    /// Bytes of a transfer.
+    #[arg(long = "test_buf_size", value_name = "BYTES", default_value_t = 65_536)]
+    pub(crate) test_buf_size: u64,
+    /// 1 does not compare what was copied.
+    #[arg(long, value_name = "0|1", default_value_t = 0)]
+    pub(crate) noverify: u8,
+    /// 1 spins on the engine instead of sleeping.
+    #[arg(long, value_name = "0|1", default_value_t = 0)]
+    pub(crate) polled: u8,
+    /// Time after which a transfer has failed, ms.
+    #[arg(long, value_name = "MS", default_value_t = 3000)]
+    pub(crate) timeout: u64,
+    /// CPU that the engine interrupts.
+    #[arg(long = "irq_cpu", value_name = "CPU", default_value_t = 0)]
+    pub(crate) irq_cpu: u32,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SchbenchArgs {
+    /// Message threads.
+    #[arg(short = 'm', long = "message-threads", value_name = "N", default_value_t = 1)]
+    pub(crate) message_threads: u64,
+    /// Workers of each message thread.
+    #[arg(short = 't', long = "threads", value_name = "N", default_value_t = 4)]
+    pub(crate) threads: u64,
+    /// Time that workers go on for, in ms where the tool has seconds.
+    #[arg(short = 'r', long = "runtime", value_name = "MS", default_value_t = 100)]
+    pub(crate) runtime: u64,
+    /// Matrix multiplications of a request; 0: none.
+    #[arg(short = 'n', long = "operations", value_name = "N", default_value_t = 5)]
+    pub(crate) operations: u64,
+    /// Matrices of a worker, KiB; the tool has 256.
+    #[arg(short = 'F', long = "cache_footprint", value_name = "KIB", default_value_t = 16)]
+    pub(crate) cache_footprint: u64,
+    /// Compute without the lock of the CPU.
+    #[arg(short = 'L', long = "no-locking")]
+    pub(crate) no_locking: bool,
+    /// Naps of 100 us of a request.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) sleeps: u64,
     #[command(flatten)]
     pub(crate) workload: WorkloadArgs,
 }

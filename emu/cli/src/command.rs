@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod generate;
 pub(crate) mod machine;
 pub(crate) mod reproduce;
+pub(crate) mod rtapp;
 pub(crate) mod run;
 pub(crate) mod sweep;
 pub(crate) mod test;

@@ -135,6 +135,9 @@ impl<I: Isa> Core<I> {
             Signal::Interrupt { vector, .. } => Some(vector),
             _ => None,
         };
+        // Messages of devices are no IPIs.
+        let is_message = matches!(signal, Signal::Interrupt { logical: None, .. });
+        let vector = vector.filter(|_| !is_message || id.from != IpiId::DEVICE);
         if let Some(vector) = vector {
             // Whoever a logical destination means counts itself, as the sender cannot know; for
             // all others there was no message.

@@ -750,7 +750,11 @@ impl<I: Isa> Core<I> {
     #[must_use]
     pub fn interrupts_under_way(&self) -> u64 {
         let is_interrupt = |item: &CoreItem| {
-            matches!(item, CoreItem::Signal { signal: Signal::Interrupt { logical: None, .. }, .. })
+            matches!(
+                item,
+                CoreItem::Signal { signal: Signal::Interrupt { logical: None, .. }, id, .. }
+                    if id.from != IpiId::DEVICE
+            )
         };
         self.hw.inbox.iter().filter(|(_, item)| is_interrupt(item)).count() as u64
     }

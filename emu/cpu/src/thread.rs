@@ -161,7 +161,7 @@ pub enum LastEvent {
     Signal {
         /// What.
         signal: Signal,
-        /// Who sent it; `CpuId(u32::MAX)` for a device.
+        /// Who sent it; `IpiId::DEVICE` for a device.
         from: CpuId,
         /// What became of it.
         received: Received,

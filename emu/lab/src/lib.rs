@@ -25,6 +25,7 @@ pub mod c2c;
 pub mod fit;
 pub mod ipistorm;
 pub mod reproduce;
+pub mod rtapp;
 pub mod run;
 pub mod scenario;
 pub mod speed;

@@ -6,8 +6,10 @@
 //! counters, and coherence traffic by class of line. Figures of a workload are a file below.
 
 mod busy;
+mod dmatest;
 mod ipistorm;
 mod messages;
+mod schbench;
 
 use std::collections::BTreeMap;
 
@@ -35,7 +37,7 @@ pub struct Workload {
 }
 
 /// All workloads.
-const WORKLOADS: [Workload; 8] = [
+const WORKLOADS: [Workload; 10] = [
     busy::BUSY,
     ipistorm::IPISTORM,
     messages::HACKBENCH,
@@ -44,6 +46,8 @@ const WORKLOADS: [Workload; 8] = [
     messages::NETPERF,
     messages::TBENCH,
     messages::SYSBENCH,
+    dmatest::DMATEST,
+    schbench::SCHBENCH,
 ];
 
 impl Workload {

@@ -47,6 +47,7 @@ impl Platform for Arm64 {
     type Cpu = ArmCpu;
     type Entry = Arm64Entry;
     const TEST_DEVICE: u64 = map::TEST_DEVICE_BASE;
+    const DMA_ENGINE: u64 = map::DMA_ENGINE_BASE;
 
     fn new(topology: &topology::Machine, cpus: usize) -> Arm64 {
         let identities = (0..cpus).map(|cpu| cpu_identity(topology, cpu, cpus));
@@ -126,6 +127,10 @@ impl Platform for Arm64 {
             let is_up = timer.is_up();
             signal(self.distributor.set_line(map::TIMER_INTID, is_up), out);
         }
+    }
+
+    fn dma_interrupt(&mut self, is_up: bool, _route: u64, out: &mut Vec<Request>) {
+        signal(self.distributor.set_line(map::DMA_ENGINE_INTID, is_up), out);
     }
 
     fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool {

@@ -11,6 +11,7 @@ use emu_sim::{CpuId, PhysAddr, SimTime};
 use guests_abi::class::LineClass;
 use guests_abi::device as abi;
 
+use crate::dev::dma_engine::{self, DmaEngine};
 use crate::dev::test_device::{Effect, Read, TestDevice};
 use crate::platform::Platform;
 
@@ -43,6 +44,8 @@ pub(crate) enum Request {
     Sample { id: u64, value: u64 },
     /// Name a range of lines.
     Lines { address: PhysAddr, len: u64, class: LineClass },
+    /// Copy a line.
+    Copy { from: PhysAddr, to: PhysAddr },
     /// Send a signal to a cpu; it comes at this time at the earliest.
     Signal { to: CpuId, signal: Signal, from: SimTime },
     /// An access that no device has, for the first time.
@@ -64,6 +67,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug)]
 pub(crate) struct Bus<P> {
     pub(crate) test: TestDevice,
+    engine: Option<DmaEngine>,
     platform: P,
     /// Bytes from the outside that the console has not taken.
     input: VecDeque<u8>,
@@ -77,6 +81,10 @@ impl<P: Platform> Bus<P> {
     pub(crate) fn new(topology: &topology::Machine, cpus: usize, seed: u64) -> Bus<P> {
         Bus {
             test: TestDevice::new(cpus, seed),
+            engine: topology.dma_latency.map(|latency| {
+                let ram = topology.ram().iter().map(|r| r.base..r.base + r.size).collect();
+                DmaEngine::new(SimTime(latency), ram)
+            }),
             platform: P::new(topology, cpus),
             input: VecDeque::new(),
             reported: Vec::new(),
@@ -90,6 +98,10 @@ impl<P: Platform> Bus<P> {
         if a.space == Space::Memory && test.contains(&a.addr) {
             return self.test_access(asked.cpu, a, out);
         }
+        let engine = P::DMA_ENGINE..P::DMA_ENGINE + PAGE;
+        if a.space == Space::Memory && engine.contains(&a.addr) && self.engine.is_some() {
+            return self.engine_access(asked, out);
+        }
         let value = self.platform.access(asked, out);
         self.feed(out);
         match value {
@@ -100,12 +112,54 @@ impl<P: Platform> Bus<P> {
 
     /// When a device does something next, unasked.
     pub(crate) fn due(&self) -> Option<SimTime> {
-        self.platform.due()
+        let engine = self.engine.as_ref().and_then(DmaEngine::next);
+        self.platform.due().into_iter().chain(engine).min()
     }
 
     /// Lets devices do what is due at `now`.
     pub(crate) fn advance(&mut self, now: SimTime, out: &mut Vec<Request>) {
         self.platform.advance(now, out);
+        let mut effects = Vec::new();
+        if let Some(engine) = &mut self.engine {
+            engine.advance(now, &mut effects);
+        }
+        self.serve_engine(effects, out);
+    }
+
+    /// A line that the DMA engine has asked for is copied.
+    pub(crate) fn copied(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.copied();
+        }
+    }
+
+    fn engine_access(&mut self, asked: &Asked, out: &mut Vec<Request>) -> Answer {
+        let (a, mut effects) = (&asked.access, Vec::new());
+        let Some(engine) = &mut self.engine else { return Answer::Nobody };
+        let offset = a.addr - P::DMA_ENGINE;
+        let value = match a.write {
+            None => engine.read(offset, a.size),
+            Some(value) => engine.write(offset, a.size, value, asked.now, &mut effects).map(|()| 0),
+        };
+        self.serve_engine(effects, out);
+        match value {
+            Some(value) => Answer::Value(value),
+            None => {
+                self.unknown(a, out);
+                Answer::Value(0)
+            }
+        }
+    }
+
+    fn serve_engine(&mut self, effects: Vec<dma_engine::Effect>, out: &mut Vec<Request>) {
+        for effect in effects {
+            match effect {
+                dma_engine::Effect::Copy { from, to } => out.push(Request::Copy { from, to }),
+                dma_engine::Effect::Interrupt { is_up, route } => {
+                    self.platform.dma_interrupt(is_up, route, out);
+                }
+            }
+        }
     }
 
     /// Bytes for the console's receiver, which takes them as it finds room.

@@ -1,8 +1,9 @@
 //! Accesses that no cpu makes: DMA, and atomics at the home (`engine.md` section 5).
 //!
 //! The request goes to the line's home. Once a writer is reduced, or every copy is gone, the home
-//! touches the value in that very item, and the result travels (V2). Not modelled: accesses
-//! across lines, which a device splits, and the bandwidth of a device.
+//! touches the value in that very item, and the result travels (V2). The copy of a line is a read
+//! at one home, then a write at the other. Not modelled: accesses across lines, which a device
+//! splits, and the bandwidth of a device.
 
 use emu_mem::msg::{Envelope, LineMsg};
 use emu_mem::shadow::Data;
@@ -47,11 +48,38 @@ pub struct DmaDone {
     pub value: u64,
 }
 
+/// Words of a line.
+const LINE_WORDS: usize = 8;
+
+/// Devices from this number on are copies of lines.
+const COPY: u32 = 1 << 29;
+
+/// How far the copy of a line is.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The read is under way.
+    Reads,
+    /// The write is under way, or about to leave.
+    Holds([u64; LINE_WORDS]),
+    /// The answer to the write is under way.
+    Written,
+}
+
+/// The copy of a line.
+#[derive(Clone, Copy, Debug)]
+struct LineCopy {
+    from: PhysAddr,
+    to: PhysAddr,
+    stage: Stage,
+}
+
 /// All accesses of devices.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DmaEngine {
+pub(crate) struct DeviceAccesses {
     accesses: Vec<Dma>,
     done: Vec<DmaDone>,
+    /// Copies under way, by device; the engine has bounded their number.
+    copies: Vec<Option<LineCopy>>,
 }
 
 impl<P: Platform> System<P> {
@@ -65,16 +93,65 @@ impl<P: Platform> System<P> {
         assert!(at >= self.now && last.line() == line, "{dma:?} at {at:?} cannot be made");
         let index = self.dma.accesses.len();
         self.dma.accesses.push(dma);
-        let from = NodeRef::Device(index as u32);
-        let home = self.paths.home_of(dma.address);
+        self.send_access(at, index as u32, dma.address, dma.op != DmaOp::Read);
+        index
+    }
+
+    /// Sends the request of a device to the home of a line.
+    fn send_access(&mut self, at: SimTime, device: u32, address: PhysAddr, write: bool) {
+        let from = NodeRef::Device(device);
+        let (line, home) = (address.line(), self.paths.home_of(address));
         let time = at.ps() + self.paths.home_device[home.index()];
         let tie = self.chance.tie(line.0, time, from.rank());
         let key = Key { time, phase: Phase::Request, tie, source: from.rank(), seq: 0 };
-        let msg = LineMsg::Access { write: dma.op != DmaOp::Read };
-        let to = NodeRef::Home(home);
+        let (to, msg) = (NodeRef::Home(home), LineMsg::Access { write });
         let e = Envelope { key, to, from, line, msg, data: Data::default() };
         self.uncore.push(key, UncoreItem::Line(e));
-        index
+    }
+
+    /// Begins the copy of a line.
+    pub(crate) fn copy_line(&mut self, at: SimTime, from: PhysAddr, to: PhysAddr) {
+        let copies = &mut self.dma.copies;
+        let free = copies.iter().position(Option::is_none).unwrap_or(copies.len());
+        if free == copies.len() {
+            copies.push(None);
+        }
+        copies[free] = Some(LineCopy { from, to, stage: Stage::Reads });
+        self.send_access(at, COPY | free as u32, from, false);
+    }
+
+    /// The home reads or writes a line of a copy now; the answer is under way.
+    fn touch_for_copy(&mut self, slot: usize, e: &Envelope, behind: &mut [Envelope]) {
+        let Some(LineCopy { from, to, stage }) = &mut self.dma.copies[slot] else {
+            unreachable!("model bug: no copy {slot} is under way")
+        };
+        let word = |line: PhysAddr, at: usize| PhysAddr(line.0 + 8 * at as u64);
+        let (line, phys) = (if matches!(stage, Stage::Reads) { *from } else { *to }, &self.phys);
+        let home = self.paths.home_of(line).index();
+        let access = || {
+            *stage = match *stage {
+                Stage::Holds(words) => {
+                    for (at, value) in words.into_iter().enumerate() {
+                        phys.store(word(line, at), 8, value);
+                    }
+                    Stage::Written
+                }
+                _ => Stage::Holds(std::array::from_fn(|at| phys.load(word(line, at), 8))),
+            };
+        };
+        self.homes[home].access(e.line, phys, access, behind);
+        self.uncore.push(e.key, UncoreItem::Copied { slot });
+    }
+
+    /// The device has the answer to one half of a copy; returns whether it was the second.
+    pub(crate) fn copy_answered(&mut self, at: SimTime, slot: usize) -> bool {
+        let Some(LineCopy { to, stage, .. }) = self.dma.copies[slot] else { return false };
+        if matches!(stage, Stage::Written) {
+            self.dma.copies[slot] = None;
+            return true;
+        }
+        self.send_access(at, COPY | slot as u32, to, true);
+        false
     }
 
     /// Accesses that were made, in order of time.
@@ -87,6 +164,9 @@ impl<P: Platform> System<P> {
         let NodeRef::Device(index) = e.to else { return };
         if is_far(index) {
             return self.touch_for_cpu(index, e, behind);
+        }
+        if index & COPY != 0 {
+            return self.touch_for_copy((index & !COPY) as usize, e, behind);
         }
         let Dma { address, size, op } = self.dma.accesses[index as usize];
         let phys = &self.phys;

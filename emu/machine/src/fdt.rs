@@ -130,7 +130,7 @@ pub fn build<'a>(machine: &Machine, cpus: usize, chosen: impl Into<Chosen<'a>>) 
     write_cpus(&mut fdt, machine, cpus)?;
     write_memory(&mut fdt, machine)?;
     match machine.isa {
-        Isa::X86_64 => write_x86_devices(&mut fdt)?,
+        Isa::X86_64 => write_x86_devices(&mut fdt, machine)?,
         Isa::Aarch64 => arm::write(&mut fdt, machine, cpus)?,
     }
     fdt.end_node(root)?;
@@ -422,12 +422,16 @@ fn write_memory(fdt: &mut FdtWriter, machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-fn write_x86_devices(fdt: &mut FdtWriter) -> Result<()> {
+fn write_x86_devices(fdt: &mut FdtWriter, machine: &Machine) -> Result<()> {
     for (name, compatible, base) in [
         ("interrupt-controller", "intel,ce4100-ioapic", layout::IOAPIC_BASE),
         ("interrupt-controller", "intel,ce4100-lapic", layout::LAPIC_BASE),
         ("test-device", "crosscall,test-device", layout::TEST_DEVICE_BASE),
+        ("dma-controller", guests_abi::dma::COMPATIBLE, layout::DMA_ENGINE_BASE),
     ] {
+        if base == layout::DMA_ENGINE_BASE && machine.dma_latency.is_none() {
+            continue;
+        }
         let node = fdt.begin_node(&format!("{name}@{base:x}"))?;
         fdt.property_string("compatible", compatible)?;
         fdt.property_array_u64("reg", &[base, 0x1000])?;

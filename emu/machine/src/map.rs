@@ -45,5 +45,9 @@ pub const TIMER_INTID: u32 = 34;
 ///
 /// Source: Linux's clock driver of Hi6220, from memory: the crystal. Status: assumed elsewhere.
 pub const TIMER_CLOCK_HZ: u32 = 19_200_000;
+/// DMA engine, where the machine has one.
+pub const DMA_ENGINE_BASE: u64 = 0x0903_0000;
+/// INTID of it.
+pub const DMA_ENGINE_INTID: u32 = 35;
 /// Clock of the PL011, which no byte waits for.
 pub const UART_CLOCK_HZ: u32 = 24_000_000;

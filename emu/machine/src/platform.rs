@@ -19,6 +19,8 @@ pub(crate) trait Platform: Clone + Debug {
     type Entry;
     /// Address of the test device.
     const TEST_DEVICE: u64;
+    /// Address of the DMA engine, where the machine has one.
+    const DMA_ENGINE: u64;
 
     /// Devices after reset, for the first `cpus` cpus.
     fn new(topology: &topology::Machine, cpus: usize) -> Self;
@@ -52,6 +54,9 @@ pub(crate) trait Platform: Clone + Debug {
 
     /// Lets devices do what is due at `now`.
     fn advance(&mut self, now: SimTime, out: &mut Vec<Request>);
+
+    /// The interrupt of the DMA engine goes up or down; `route` is what it was told.
+    fn dma_interrupt(&mut self, is_up: bool, route: u64, out: &mut Vec<Request>);
 
     /// Hands a byte to the console's receiver; false when it has no room.
     fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool;

@@ -40,6 +40,8 @@ pub(crate) enum UncoreItem {
     Flush { llc: usize },
     /// A device is due.
     Due,
+    /// One half of the copy of a line is over.
+    Copied { slot: usize },
     /// A cpu passed a watched point.
     Point { cpu: CpuId, index: u32, held_by: Option<u32> },
 }
@@ -333,12 +335,10 @@ impl<P: Platform> System<P> {
                 if !is_posted {
                     self.answer_access(cpu, answer, now);
                 }
-                for r in requests {
-                    self.serve(cpu, r, now, until);
-                }
-                self.await_devices(key.time);
+                self.serve_all(cpu, requests, now, until);
             }
             UncoreItem::Due => self.advance_devices(key.time, until),
+            UncoreItem::Copied { slot } => self.hear_copy(slot, key.time, until),
             UncoreItem::RunState { asker, run } => {
                 self.answer(asker, Some(abi_state(run)), key.time);
             }
@@ -363,6 +363,14 @@ impl<P: Platform> System<P> {
         }
     }
 
+    /// A device has the answer to one half of a copy.
+    fn hear_copy(&mut self, slot: usize, now: u64, until: &Until) {
+        if self.copy_answered(SimTime(now), slot) {
+            self.bus.copied();
+            self.advance_devices(now, until);
+        }
+    }
+
     /// Devices do what is due.
     fn advance_devices(&mut self, now: u64, until: &Until) {
         if now == self.due {
@@ -370,10 +378,15 @@ impl<P: Platform> System<P> {
         }
         let mut requests = Vec::new();
         self.bus.advance(SimTime(now), &mut requests);
+        self.serve_all(CpuId(0), requests, SimTime(now), until);
+    }
+
+    /// Does what devices ask for, and asks them again when the first is due.
+    fn serve_all(&mut self, cpu: CpuId, requests: Vec<Request>, now: SimTime, until: &Until) {
         for r in requests {
-            self.serve(CpuId(0), r, SimTime(now), until);
+            self.serve(cpu, r, now, until);
         }
-        self.await_devices(now);
+        self.await_devices(now.ps());
     }
 
     /// Has the devices asked again when the first of them is due.
@@ -455,6 +468,7 @@ impl<P: Platform> System<P> {
             Request::Lines { address, len, class } => {
                 return self.named_lines.push(NamedLines { address, len, class });
             }
+            Request::Copy { from, to } => return self.copy_line(now, from, to),
             Request::Signal { to, signal, from } => {
                 return self.send_from_device(to, signal, now, from);
             }
@@ -469,7 +483,7 @@ impl<P: Platform> System<P> {
         let (core, smt) = self.places[to.index()];
         let time = (now.ps() + self.topology.ipi_wire.package).max(from.ps());
         let key = self.machine_key(time, Phase::Signal);
-        let id = IpiId { from: CpuId(u32::MAX), n: self.seq };
+        let id = IpiId { from: IpiId::DEVICE, n: self.seq };
         self.deliver(core, key, CoreItem::Signal { smt, signal, id });
     }
 

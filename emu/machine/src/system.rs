@@ -18,7 +18,7 @@ use crate::api::{Boot, NamedLines, Options, PointRule, Stop, Until};
 use crate::assemble;
 use crate::bus::Bus;
 use crate::dev::domains::Domains;
-use crate::dma::DmaEngine;
+use crate::dma::DeviceAccesses;
 use crate::earliest::Earliest;
 use crate::fdt;
 use crate::load::Image;
@@ -47,7 +47,7 @@ pub(crate) struct System<P: Platform> {
     /// Key of the last item that the uncore handled.
     pub(crate) handled: Key,
     pub(crate) bus: Bus<P>,
-    pub(crate) dma: DmaEngine,
+    pub(crate) dma: DeviceAccesses,
     pub(crate) domains: Domains,
     /// Atomics on their way to a home, by the device that stands for them.
     pub(crate) far: BTreeMap<u32, Far>,
@@ -128,7 +128,7 @@ impl<P: Platform> System<P> {
             uncore: Agenda::default(),
             handled: Key::FIRST,
             bus: Bus::new(topology, cpus as usize, options.seed),
-            dma: DmaEngine::default(),
+            dma: DeviceAccesses::default(),
             domains: Domains::new(topology, cpus as usize),
             far: BTreeMap::new(),
             rules: Rules::default(),

@@ -34,6 +34,7 @@ impl Platform for X86 {
     type Cpu = X86Cpu;
     type Entry = X86Entry;
     const TEST_DEVICE: u64 = 0xfed8_0000;
+    const DMA_ENGINE: u64 = guests_abi::layout::DMA_ENGINE_BASE;
 
     fn new(topology: &topology::Machine, cpus: usize) -> X86 {
         let apic_ids = topology.cpus.iter().take(cpus).map(Self::arch_id).collect();
@@ -101,6 +102,16 @@ impl Platform for X86 {
     }
 
     fn advance(&mut self, _now: SimTime, _out: &mut Vec<Request>) {}
+
+    fn dma_interrupt(&mut self, is_up: bool, route: u64, out: &mut Vec<Request>) {
+        let (destination, vector) = (route as u32, (route >> 32) as u8);
+        let cpu = self.apic_ids.iter().position(|id| *id == destination);
+        // A message when it goes up. Vectors of exceptions are none; one to nobody is lost.
+        if let Some(cpu) = cpu.filter(|_| is_up && vector >= 32) {
+            let signal = Signal::Interrupt { vector, level: false, logical: None };
+            out.push(Request::Signal { to: CpuId(cpu as u32), signal, from: SimTime::ZERO });
+        }
+    }
 
     fn receive(&mut self, byte: u8, out: &mut Vec<Request>) -> bool {
         let has_room = self.uart.has_room();

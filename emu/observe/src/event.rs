@@ -34,6 +34,11 @@ pub struct IpiId {
     pub n: u64,
 }
 
+impl IpiId {
+    /// In place of the sender where a device sends.
+    pub const DEVICE: CpuId = CpuId(u32::MAX);
+}
+
 /// One thing that happened on a cpu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

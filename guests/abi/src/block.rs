@@ -84,6 +84,14 @@ pub enum SampleKind {
     RequestLatency = 7,
     /// One value: how often something happened on `cpu`; `peer` is the thread it happened to.
     Hits = 8,
+    /// TSC ticks that a thread of `bench=rtapp` ran in a turn of a phase; `peer` is its number.
+    Run = 9,
+    /// TSC ticks of a whole turn.
+    Period = 10,
+    /// TSC ticks that were left in a turn before its timer.
+    Slack = 11,
+    /// Number of the CPU on which a thread went on, one each time; `peer` is its number.
+    Place = 12,
 }
 
 impl SampleKind {
@@ -98,6 +106,10 @@ impl SampleKind {
             6 => SampleKind::WakeLatency,
             7 => SampleKind::RequestLatency,
             8 => SampleKind::Hits,
+            9 => SampleKind::Run,
+            10 => SampleKind::Period,
+            11 => SampleKind::Slack,
+            12 => SampleKind::Place,
             _ => return None,
         })
     }

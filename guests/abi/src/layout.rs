@@ -56,6 +56,9 @@ pub const LAPIC_BASE: u64 = 0xfee0_0000;
 /// Physical base of the test device page.
 pub const TEST_DEVICE_BASE: u64 = 0xfed8_0000;
 
+/// Physical base of the DMA engine's page.
+pub const DMA_ENGINE_BASE: u64 = 0xfed9_0000;
+
 /// I/O port of COM1.
 pub const COM1_PORT: u16 = 0x3f8;
 

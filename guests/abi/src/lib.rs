@@ -14,6 +14,8 @@ pub mod layout;
 
 pub mod device;
 
+pub mod dma;
+
 pub mod exit;
 
 pub mod class;

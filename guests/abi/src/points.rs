@@ -128,6 +128,8 @@ points! {
     irqoff_other,
     /// Opens the IRQ-off section in which a timer is queued or taken back.
     irqoff_timer,
+    /// Opens the IRQ-off section in which the DMA engine is handed a transfer, or polled.
+    irqoff_dma,
     /// Entry of the call-function-single handler.
     irqoff_call_single_entry,
     /// Entry of the call-function handler.

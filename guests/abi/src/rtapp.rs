@@ -17,6 +17,11 @@ use crate::switch::{parse_cpu_list, parse_number};
 /// Most threads of a word, instances counted.
 pub const THREADS_MAX: u64 = 4096;
 
+/// Most phases of a thread.
+pub const PHASES_MAX: usize = 8;
+/// Most events of a phase.
+pub const EVENTS_MAX: usize = 16;
+
 /// Longest time of an event, us.
 pub const EVENT_US_MAX: u64 = 100_000_000;
 
@@ -136,12 +141,15 @@ pub fn threads(word: &str) -> impl Iterator<Item = Thread<'_>> + Clone {
 
 /// Whether the whole word can be read.
 pub fn is_legal(word: &str) -> bool {
-    let is_good = |text: &str| {
-        Thread::parse(text)
-            .is_some_and(|thread| thread.phases.split('|').all(|text| Phase::parse(text).is_some()))
+    let is_phase =
+        |text: &str| Phase::parse(text).is_some_and(|phase| phase.events().count() <= EVENTS_MAX);
+    let is_thread = |text: &str| {
+        Thread::parse(text).is_some_and(|thread| {
+            thread.phases.split('|').count() <= PHASES_MAX && thread.phases.split('|').all(is_phase)
+        })
     };
     let count = threads(word).fold(0, |count: u64, thread| count.saturating_add(thread.instances));
-    word.split(';').all(is_good) && count <= THREADS_MAX
+    word.split(';').all(is_thread) && count <= THREADS_MAX
 }
 
 #[cfg(test)]
@@ -180,6 +188,8 @@ mod tests {
             "1xn0@none*1:1/r1",
             "1xn0@5-1*1:1/r1",
             "1xn0@5*1:1/r1;",
+            "1xn0@5*1:1/r1,r1,r1,r1,r1,r1,r1,r1,r1,r1,r1,r1,r1,r1,r1,r1,r1",
+            "1xn0@5*1:1/r1|1/r1|1/r1|1/r1|1/r1|1/r1|1/r1|1/r1|1/r1",
             "1xn0@5*1:1/r200000000",
             "\u{e9}",
         ];

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use crate::preset;
+use crate::{preset, rtapp};
 
 /// Instruction set that a kernel was built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub enum Values {
     /// CPU numbers, as `3`, `0-7`, `1,4-5`, `all` or `none`. CPUs that do not exist are refused at
     /// boot.
     CpuList,
+    /// Threads of `bench=rtapp`, as [`crate::rtapp`] spells them.
+    Threads,
 }
 
 /// One boot switch.
@@ -161,8 +163,8 @@ pub const SWITCHES: &[Switch] = &[
         "deliberate bug of the idle loop, or of pipes, for tests of the tests"),
     // What to run.
     word("bench", &["none", "idle", "ipistorm", "c2c", "atomics", "busy", "scenario", "lostcall",
-        "hackbench", "ctxsw", "stream", "netperf", "tbench", "sysbench"],
-        "none", "workload after boot; none exits at once"),
+        "hackbench", "ctxsw", "stream", "netperf", "tbench", "sysbench", "rtapp", "dmatest",
+        "schbench"], "none", "workload after boot; none exits at once"),
     number("jitter", 0, 63, "63", "largest seeded spin in cycles before each operation"),
     // bench=idle
     number("duration_us", 1, 60_000_000, "1000000",
@@ -233,6 +235,25 @@ pub const SWITCHES: &[Switch] = &[
         "sockets: bytes that a receiver has room for"),
     number("think_ns", 0, 1_000_000_000, "70000",
         "sysbench: mean time that a server works on a request"),
+    // bench=rtapp; duration_us bounds it
+    Switch { name: "rtapp", values: Values::Threads, default: "1xn0@0*0:0/r1000,t10000",
+        help: "rtapp: threads and what they do", only: None },
+    // bench=dmatest
+    number("iterations", 1, 1_000_000, "100", "dmatest: transfers of each thread"),
+    number("threads_per_chan", 1, 64, "1", "dmatest: threads that share the channel"),
+    number("test_buf_size", 64, 16_777_216, "65536", "dmatest: bytes of a transfer"),
+    word("noverify", ZERO_ONE, "0", "dmatest: 1 does not compare what was copied"),
+    word("polled", ZERO_ONE, "0", "dmatest: 1 spins on the engine instead of sleeping"),
+    number("timeout", 1, 100_000, "3000", "dmatest: ms after which a transfer has failed"),
+    cpus("dma_irq_cpu", "0", "dmatest: CPU that the engine interrupts"),
+    // bench=schbench
+    number("message_threads", 1, 256, "1", "schbench: threads that wake workers"),
+    number("worker_threads", 1, 1024, "2", "schbench: workers of each message thread"),
+    number("operations", 0, 1000, "5", "schbench: matrix multiplications of a request"),
+    number("cache_footprint", 1, 1024, "16", "schbench: KiB of a worker's matrices"),
+    number("sleeps", 0, 100, "2", "schbench: naps of 100 us of a request"),
+    word("no_locking", ZERO_ONE, "0", "schbench: 1 computes without the lock of the CPU"),
+    number("runtime_us", 1, 60_000_000, "100000", "schbench: time after which workers end"),
 ];
 
 /// Why a switch was refused.
@@ -272,6 +293,7 @@ impl fmt::Display for Values {
             }
             Values::Integer { min, max } => write!(f, "{min}..{max}"),
             Values::CpuList => f.write_str("cpu list such as 0-7,12, all or none"),
+            Values::Threads => f.write_str("threads such as 1xn0@5*0:0/r2333,t7777"),
         }
     }
 }
@@ -315,6 +337,7 @@ impl Values {
                 parse_number(value).is_some_and(|number| (min..=max).contains(&number))
             }
             Values::CpuList => parse_cpu_list(value, |_| ()),
+            Values::Threads => rtapp::is_legal(value),
         }
     }
 }

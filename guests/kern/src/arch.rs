@@ -10,7 +10,7 @@
 //!   `smp_mb_after_atomic`, `wait_halt`, `wait_power_state`, `monitor`, `mwait`, `has_mwait`,
 //!   `has_polling`;
 //! - devices: `io_read`, `io_write`, `io_write32`, `map_ram`, `map_device`, `TEST_DEVICE_AT_START`,
-//!   `shared_interrupt`, `enable_irq`, `route_irq`;
+//!   `shared_interrupt`, `enable_irq`, `route_irq`, `interrupt_message`;
 //! - per-CPU base and preemption count: `this_cpu`, `current`, `preempt_*`, `CpuPreempt`,
 //!   `TaskPreempt`;
 //! - code: `align_code`;

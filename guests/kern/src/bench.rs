@@ -10,6 +10,8 @@ mod counter;
 
 mod ctxsw;
 
+mod dmatest;
+
 mod gate;
 
 mod hackbench;
@@ -20,6 +22,8 @@ mod lostcall;
 
 mod netperf;
 
+mod rtapp;
+
 mod scenario;
 
 mod stream;
@@ -27,6 +31,8 @@ mod stream;
 mod sysbench;
 
 mod tbench;
+
+mod schbench;
 
 use guests_abi::device::region;
 
@@ -59,6 +65,9 @@ extern "C" fn control(_: &'static ()) {
         Bench::Netperf => netperf::run(),
         Bench::Tbench => tbench::run(),
         Bench::Sysbench => sysbench::run(),
+        Bench::RtApp => rtapp::run(),
+        Bench::DmaTest => dmatest::run(),
+        Bench::SchBench => schbench::run(),
     };
     group::check_load();
     kprintln!("kern: {}", guests_abi::exit::meaning(code));

@@ -131,6 +131,9 @@ pub(crate) enum Bench {
     Netperf,
     Tbench,
     Sysbench,
+    RtApp,
+    DmaTest,
+    SchBench,
 }
 
 /// Test of netperf.
@@ -169,6 +172,30 @@ pub(crate) struct Messages {
     pub(crate) think_ns: u64,
 }
 
+/// Parameters of `bench=dmatest`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DmaTest {
+    pub(crate) iterations: u64,
+    pub(crate) threads: usize,
+    /// Bytes of a transfer.
+    pub(crate) bytes: u64,
+    pub(crate) is_noverify: bool,
+    pub(crate) is_polled: bool,
+    pub(crate) timeout_ms: u64,
+}
+
+/// Parameters of `bench=schbench`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SchBench {
+    pub(crate) message_threads: usize,
+    pub(crate) worker_threads: usize,
+    pub(crate) operations: u64,
+    pub(crate) cache_footprint_kib: u64,
+    pub(crate) sleeps: u64,
+    pub(crate) is_no_locking: bool,
+    pub(crate) runtime_us: u64,
+}
+
 /// How a contended counter is incremented.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counter {
@@ -197,6 +224,11 @@ pub(crate) enum Op {
 pub(crate) struct CpuList(&'static str);
 
 impl CpuList {
+    /// The list of a text that has been checked.
+    pub(crate) const fn of(text: &'static str) -> CpuList {
+        CpuList(text)
+    }
+
     /// Calls `each` for every CPU of the list that exists, in the order of the text.
     pub(crate) fn for_each(self, cpu_count: usize, mut each: impl FnMut(usize)) {
         parse_cpu_list(self.0, |range: RangeInclusive<usize>| {
@@ -267,6 +299,10 @@ pub(crate) struct Config {
     pub(crate) is_race: bool,
     pub(crate) bound_us: u64,
     pub(crate) messages: Messages,
+    pub(crate) rtapp: &'static str,
+    pub(crate) dma_irq_cpu: CpuList,
+    pub(crate) dmatest: DmaTest,
+    pub(crate) schbench: SchBench,
 }
 
 impl Config {
@@ -303,7 +339,8 @@ impl Config {
 
     /// Ends the run when a list names a CPU that does not exist.
     pub(crate) fn check_cpus(&self, cpu_count: usize) {
-        let scene = [self.from, self.to, self.irq_cpu, self.busy, self.busy_sched_idle];
+        let scene =
+            [self.from, self.to, self.irq_cpu, self.busy, self.busy_sched_idle, self.dma_irq_cpu];
         for list in [self.cpulist, self.c2c_a, self.c2c_b, self.on].into_iter().chain(scene) {
             parse_cpu_list(list.0, |range| {
                 // The defaults may name CPUs that a small machine lacks; only the bench that
@@ -389,6 +426,10 @@ impl Config {
             is_race: true,
             bound_us: 0,
             messages: Messages::default(),
+            rtapp: "",
+            dma_irq_cpu: CpuList(""),
+            dmatest: DmaTest::default(),
+            schbench: SchBench::default(),
         }
     }
 
@@ -435,7 +476,10 @@ impl Config {
             "spread" => self.spread = number,
             "race" => self.is_race = is_on,
             "bound_us" => self.bound_us = number,
+            "rtapp" => self.rtapp = value,
+            "dma_irq_cpu" => self.dma_irq_cpu = list,
             _ if self.messages.set(key, value) => {}
+            _ if self.dmatest.set(key, number) || self.schbench.set(key, number) => {}
             _ => self.policy.set(key, value),
         }
     }
@@ -471,6 +515,40 @@ impl Messages {
             "sock_work_ns" => self.sock_work_ns = number,
             "sock_window" => self.window = number as usize,
             "think_ns" => self.think_ns = number,
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl DmaTest {
+    /// Sets a switch, if it is one of these.
+    fn set(&mut self, key: &str, number: u64) -> bool {
+        match key {
+            "iterations" => self.iterations = number,
+            "threads_per_chan" => self.threads = number as usize,
+            // Whole lines.
+            "test_buf_size" => self.bytes = number.next_multiple_of(64),
+            "noverify" => self.is_noverify = number != 0,
+            "polled" => self.is_polled = number != 0,
+            "timeout" => self.timeout_ms = number,
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl SchBench {
+    /// Sets a switch, if it is one of these.
+    fn set(&mut self, key: &str, number: u64) -> bool {
+        match key {
+            "message_threads" => self.message_threads = number as usize,
+            "worker_threads" => self.worker_threads = number as usize,
+            "operations" => self.operations = number,
+            "cache_footprint" => self.cache_footprint_kib = number,
+            "sleeps" => self.sleeps = number,
+            "no_locking" => self.is_no_locking = number != 0,
+            "runtime_us" => self.runtime_us = number,
             _ => return false,
         }
         true
@@ -565,6 +643,9 @@ fn bench(value: &str) -> Bench {
         "netperf" => Bench::Netperf,
         "tbench" => Bench::Tbench,
         "sysbench" => Bench::Sysbench,
+        "rtapp" => Bench::RtApp,
+        "dmatest" => Bench::DmaTest,
+        "schbench" => Bench::SchBench,
         _ => Bench::None,
     }
 }

@@ -63,6 +63,21 @@ impl<T> Link<T> {
         self.0.swap(core::ptr::null_mut(), SeqCst);
     }
 
+    /// Leads the link elsewhere if it leads to `from`, ordered with everything.
+    ///
+    /// Errors: where it leads instead.
+    pub(crate) fn compare_exchange(
+        &self,
+        from: Option<&'static T>,
+        to: Option<&'static T>,
+    ) -> Result<(), Option<&'static T>> {
+        let pointer = |to: Option<&'static T>| {
+            to.map_or(core::ptr::null_mut(), |to| core::ptr::from_ref(to).cast_mut())
+        };
+        let result = self.0.compare_exchange(pointer(from), pointer(to), SeqCst, Relaxed);
+        result.map(drop).map_err(|_| self.get())
+    }
+
     /// Leads the link elsewhere.
     #[inline]
     pub(crate) fn set(&self, to: Option<&'static T>) {

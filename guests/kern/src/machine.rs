@@ -12,7 +12,7 @@ use crate::fdt::{self, DEPTH_MAX, Event, Fdt};
 use crate::memory;
 use crate::percpu::Cpu;
 use crate::testdev;
-use crate::{broadcast, cpuidle};
+use crate::{broadcast, cpuidle, dma};
 
 /// What is known of a CPU before it runs; read-mostly afterwards.
 #[repr(C)]
@@ -192,6 +192,7 @@ pub(crate) fn read(tree: Fdt) -> &'static str {
                 }
                 [_, name] if name.starts_with("memory") => add_memory(node, &reserved),
                 [_, "cpus", "idle-states", _] => cpuidle::find(&node.idle),
+                _ if node.is(guests_abi::dma::COMPATIBLE) => dma::find(&node),
                 _ if node.is("arm,sp804") => broadcast::find(&node),
                 _ if node.is(TEST_DEVICE) => testdev::find(&node),
                 _ => arch::find_device(&node),

@@ -100,6 +100,8 @@ mod work;
 
 mod sock;
 
+mod dma;
+
 mod rng;
 
 mod samples;

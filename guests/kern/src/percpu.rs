@@ -128,6 +128,8 @@ pub(crate) struct Cpu {
     /// Clock time for which others wake this CPU while its timer stands.
     pub(crate) broadcast_at: Line<AtomicU64>,
     pub(crate) governor: Line<Governor>,
+    /// Held by a worker of `bench=schbench` that computes here.
+    pub(crate) bench_lock: Line<AtomicU32>,
     pub(crate) mcs: Line<McsNode>,
     pub(crate) counters: Line<Counters>,
     pub(crate) arch: ArchCpu,
@@ -203,6 +205,7 @@ impl Cpu {
         declare(&self.timers, LineClass::Pcpu);
         declare(&self.broadcast_at, LineClass::Pcpu);
         declare(&self.governor, LineClass::Pcpu);
+        declare(&self.bench_lock, LineClass::Bench);
         declare(&self.mcs, LineClass::Mcs);
         declare(&self.counters, LineClass::Counters);
         declare(&self.arch, LineClass::Pcpu);

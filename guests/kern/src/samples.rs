@@ -74,6 +74,11 @@ impl Series {
         }
     }
 
+    /// Whether there is room for a value.
+    pub(crate) fn has_room(&self, at: usize) -> bool {
+        at < self.values.len()
+    }
+
     /// Says how many values there are.
     pub(crate) fn finish(&self, count: usize) {
         self.count.store(count as u64, Relaxed);

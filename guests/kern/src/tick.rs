@@ -17,21 +17,22 @@ const NS_SHIFT: u32 = 22;
 struct Clock {
     /// Nanoseconds per clock tick, times 2^[`NS_SHIFT`].
     ns_scale: AtomicU64,
-    ticks_per_us: AtomicU64,
+    /// Clock ticks a second.
+    hz: AtomicU64,
     /// Clock ticks between two timer ticks.
     period: AtomicU64,
 }
 
 static CLOCK: Line<Clock> = Line(Clock {
     ns_scale: AtomicU64::new(0),
-    ticks_per_us: AtomicU64::new(0),
+    hz: AtomicU64::new(0),
     period: AtomicU64::new(0),
 });
 
 /// Sets the conversions.
 pub(crate) fn init(clock_hz: u64, timer_hz: u32) {
     CLOCK.ns_scale.store((1_000_000_000 << NS_SHIFT) / clock_hz, Relaxed);
-    CLOCK.ticks_per_us.store(clock_hz.div_ceil(1_000_000), Relaxed);
+    CLOCK.hz.store(clock_hz, Relaxed);
     CLOCK.period.store(clock_hz / u64::from(timer_hz.max(1)), Relaxed);
 }
 
@@ -49,7 +50,8 @@ pub(crate) fn ns_until(at: u64) -> u64 {
 
 /// Clock ticks of a time in us.
 pub(crate) fn ticks_from_us(us: u64) -> u64 {
-    us * CLOCK.ticks_per_us.load(Relaxed)
+    // A clock may have few ticks a microsecond, and no whole number of them.
+    (us * CLOCK.hz.load(Relaxed)).div_ceil(1_000_000)
 }
 
 /// Clock time of what comes first, tick or timer; 0 for nothing.

@@ -6,7 +6,7 @@ use emu_machine::Machine;
 
 use crate::args::{AtomicsArgs, BenchCommand, C2cArgs, Format, IpistormArgs, SpeedArgs};
 use crate::clock::Clock;
-use crate::command::workload;
+use crate::command::{rtapp, workload};
 use crate::meaning;
 use crate::output::{Outcome, print, print_json};
 use crate::progress::Bar;
@@ -19,6 +19,7 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
         BenchCommand::C2c(args) => c2c(args),
         BenchCommand::Atomics(args) => atomics(args),
         BenchCommand::Speed(args) => speed(args),
+        BenchCommand::RtApp(args) => rtapp::run(args),
         _ => workload::run(command),
     }
 }
@@ -30,6 +31,7 @@ pub(crate) fn check(command: &BenchCommand) -> Result<(), LabError> {
         BenchCommand::C2c(args) => c2c::check(&c2c_request(args)?),
         BenchCommand::Atomics(args) => atomics::check(&atomics_request(args)?),
         BenchCommand::Speed(_) => Ok(()),
+        BenchCommand::RtApp(args) => rtapp::check(args),
         _ => workload::check(command),
     }
 }

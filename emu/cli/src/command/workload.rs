@@ -5,7 +5,7 @@ use emu_lab::{LabError, Setting};
 use emu_machine::Machine;
 
 use crate::args::messages::Flags;
-use crate::args::{BenchCommand, Format, WorkloadArgs};
+use crate::args::{BenchCommand, DmatestArgs, Format, SchbenchArgs, WorkloadArgs};
 use crate::meaning;
 use crate::output::{Outcome, print, print_json};
 use crate::progress::Bar;
@@ -44,8 +44,34 @@ fn flags(command: &BenchCommand) -> Option<(&'static str, Flags, &WorkloadArgs)>
         BenchCommand::Netperf(args) => Some(("netperf", args.flags(), &args.run.workload)),
         BenchCommand::Tbench(args) => Some(("tbench", args.flags(), &args.run.workload)),
         BenchCommand::Sysbench(args) => Some(("sysbench", args.flags(), &args.run.workload)),
+        BenchCommand::Dmatest(args) => Some(("dmatest", dmatest_flags(args), &args.workload)),
+        BenchCommand::Schbench(args) => Some(("schbench", schbench_flags(args), &args.workload)),
         _ => None,
     }
+}
+
+fn dmatest_flags(args: &DmatestArgs) -> Flags {
+    vec![
+        ("iterations", args.iterations.to_string()),
+        ("threads_per_chan", args.threads_per_chan.to_string()),
+        ("test_buf_size", args.test_buf_size.to_string()),
+        ("noverify", args.noverify.to_string()),
+        ("polled", args.polled.to_string()),
+        ("timeout", args.timeout.to_string()),
+        ("dma_irq_cpu", args.irq_cpu.to_string()),
+    ]
+}
+
+fn schbench_flags(args: &SchbenchArgs) -> Flags {
+    vec![
+        ("message_threads", args.message_threads.to_string()),
+        ("worker_threads", args.threads.to_string()),
+        ("runtime_us", args.runtime.saturating_mul(1000).to_string()),
+        ("operations", args.operations.to_string()),
+        ("cache_footprint", args.cache_footprint.to_string()),
+        ("no_locking", u8::from(args.no_locking).to_string()),
+        ("sleeps", args.sleeps.to_string()),
+    ]
 }
 
 fn request(

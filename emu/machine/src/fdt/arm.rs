@@ -43,6 +43,14 @@ pub(super) fn write(fdt: &mut FdtWriter, machine: &Machine, cpus: usize) -> Resu
         fdt.end_node(node)?;
     }
     write_uart(fdt)?;
+    if machine.dma_latency.is_some() {
+        let node = fdt.begin_node(&format!("dma-controller@{:x}", map::DMA_ENGINE_BASE))?;
+        fdt.property_string("compatible", guests_abi::dma::COMPATIBLE)?;
+        fdt.property_array_u64("reg", &[map::DMA_ENGINE_BASE, map::DEVICE_BYTES])?;
+        let spi = map::DMA_ENGINE_INTID - map::SPI_FIRST;
+        fdt.property_array_u32("interrupts", &[SPI, spi, LEVEL])?;
+        fdt.end_node(node)?;
+    }
     let node = fdt.begin_node(&format!("test-device@{:x}", map::TEST_DEVICE_BASE))?;
     fdt.property_string("compatible", "crosscall,test-device")?;
     fdt.property_array_u64("reg", &[map::TEST_DEVICE_BASE, map::DEVICE_BYTES])?;

@@ -130,6 +130,11 @@ pub(crate) fn find_device(node: &Node) {
 /// Address of the test device: only the tree says it.
 pub(crate) const TEST_DEVICE_AT_START: u64 = 0;
 
+/// Devices raise lines of the interrupt controller, and send no messages.
+pub(crate) fn interrupt_message(_cpu: usize) -> u64 {
+    0
+}
+
 /// Reads a register of a device; what follows is done after it.
 #[inline]
 pub(crate) fn io_read(address: u64) -> u64 {
@@ -160,8 +165,8 @@ pub(crate) fn io_write32(address: u64, value: u32) {
     unsafe { (address as *mut u32).write_volatile(value) }
 }
 
-/// Puts what follows at the start of a line of code, so that a loop that is measured does not depend
-/// on what the compiler has put before it.
+/// Puts what follows at the start of a line of code, so that a loop that is measured does not
+/// depend on what the compiler has put before it.
 #[inline(always)]
 pub(crate) fn align_code() {
     // SAFETY: no-operations at most.

@@ -22,7 +22,7 @@ use crate::config::{Config, Idle, Policy};
 use crate::console::die;
 use crate::cpuidle::Entry;
 use crate::fdt;
-use crate::machine::Node;
+use crate::machine::{self, Node};
 use crate::percpu::{Cpu, Pcpu};
 use crate::points::asm_at_point;
 use crate::task::Task;
@@ -118,8 +118,8 @@ pub(crate) fn irq_is_on() -> bool {
     flags & 1 << 9 != 0
 }
 
-/// Puts what follows at the start of a line of code, so that a loop that is measured does not depend
-/// on what the compiler has put before it.
+/// Puts what follows at the start of a line of code, so that a loop that is measured does not
+/// depend on what the compiler has put before it.
 #[inline(always)]
 pub(crate) fn align_code() {
     // SAFETY: no-operations at most.
@@ -224,6 +224,11 @@ pub(crate) fn enable_irq(_interrupt: u32) {}
 
 /// As [`shared_interrupt`].
 pub(crate) fn route_irq(_interrupt: u32, _cpu: usize) {}
+
+/// What a device is told to interrupt a CPU: APIC ID, and vector above it.
+pub(crate) fn interrupt_message(cpu: usize) -> u64 {
+    u64::from(trap::VECTOR_DMA) << 32 | machine::hw_id(cpu) & 0xffff_ffff
+}
 
 /// What the machine lacks for `idle=mwait`, if anything.
 fn mwait_error() -> Option<&'static str> {

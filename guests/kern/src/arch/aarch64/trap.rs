@@ -10,7 +10,7 @@ use core::arch::global_asm;
 use super::{gic, sysreg_read, sysreg_write, timer, timer_stop};
 use crate::console::{die, kprintln};
 use crate::points::point;
-use crate::{broadcast, sched, smp, softirq, testdev, tick};
+use crate::{broadcast, dma, sched, smp, softirq, testdev, tick};
 
 /// Software-generated interrupts of the kernel.
 pub(super) const SGI_RESCHED: u32 = 0;
@@ -58,6 +58,11 @@ extern "C" fn irq() {
         intid if intid == broadcast::interrupt() => {
             point!(irqoff_device_entry);
             broadcast::interrupted();
+            gic::end(acknowledged);
+        }
+        intid if intid == dma::interrupt() => {
+            point!(irqoff_device_entry);
+            dma::interrupted();
             gic::end(acknowledged);
         }
         intid => die!(EXCEPTION, "interrupt {intid}"),

@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 
 use super::{apic, descriptors};
 use crate::console::kprintln;
-use crate::{sched, smp, softirq, testdev, tick};
+use crate::{dma, sched, smp, softirq, testdev, tick};
 
 /// Vectors of the kernel, as in Linux.
 pub(super) const VECTOR_RESCHED: u8 = 0xfd;
@@ -17,6 +17,8 @@ pub(super) const VECTOR_CALL: u8 = 0xfc;
 pub(super) const VECTOR_CALL_SINGLE: u8 = 0xfb;
 pub(super) const VECTOR_TIMER: u8 = 0xec;
 pub(super) const VECTOR_ERROR: u8 = 0xfe;
+/// Vector of the DMA engine, among those of devices.
+pub(super) const VECTOR_DMA: u8 = 0x31;
 pub(super) const VECTOR_SPURIOUS: u8 = 0xff;
 
 const EXCEPTIONS: usize = 32;
@@ -67,6 +69,7 @@ pub(super) fn init_table() {
         (VECTOR_CALL_SINGLE, irq_stub_call_single as *const () as u64),
         (VECTOR_TIMER, irq_stub_timer as *const () as u64),
         (VECTOR_ERROR, irq_stub_error as *const () as u64),
+        (VECTOR_DMA, irq_stub_dma as *const () as u64),
         (VECTOR_SPURIOUS, irq_stub_spurious as *const () as u64),
     ];
     for (vector, stub) in handlers {
@@ -81,6 +84,7 @@ unsafe extern "C" {
     fn irq_stub_call_single();
     fn irq_stub_timer();
     fn irq_stub_error();
+    fn irq_stub_dma();
     fn irq_stub_spurious();
 }
 
@@ -130,6 +134,7 @@ irq_stub!("irq_stub_call", "irq_call", irqoff_call_entry);
 irq_stub!("irq_stub_call_single", "irq_call_single", irqoff_call_single_entry);
 irq_stub!("irq_stub_timer", "irq_timer", irqoff_timer_entry);
 irq_stub!("irq_stub_error", "irq_error", irqoff_other);
+irq_stub!("irq_stub_dma", "irq_dma", irqoff_device_entry);
 irq_stub!("irq_stub_spurious", "irq_spurious", irqoff_other);
 
 /// Reschedule: acknowledge and fold NEED_RESCHED, nothing else.
@@ -158,6 +163,13 @@ extern "C" fn irq_call_single() {
 extern "C" fn irq_timer() {
     apic::eoi();
     tick::timer_interrupt();
+    irq_exit();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn irq_dma() {
+    apic::eoi();
+    dma::interrupted();
     irq_exit();
 }
 
