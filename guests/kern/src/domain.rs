@@ -136,8 +136,7 @@ impl Domain {
     /// Takes note of what a newidle balance has cost.
     pub(crate) fn update_newidle_cost(&self, cost_ns: u64, now_ns: u64) {
         let (max, changed) = (&self.max_newidle_lb_cost_ns, &self.newidle_cost_changed_ns);
-        let mut cost =
-            NewidleCost { max_ns: max.load(Relaxed), changed_ns: changed.load(Relaxed) };
+        let mut cost = NewidleCost { max_ns: max.load(Relaxed), changed_ns: changed.load(Relaxed) };
         cost.update(cost_ns, now_ns);
         max.store(cost.max_ns, Relaxed);
         changed.store(cost.changed_ns, Relaxed);
@@ -297,8 +296,7 @@ fn chain_domains(cpu: usize, distances: &Distances) {
                 span,
                 groups: Link::none(),
                 level,
-                is_near: level < Level::Numa
-                    || distances[number - NEAR_LEVELS] <= RECLAIM_DISTANCE,
+                is_near: level < Level::Numa || distances[number - NEAR_LEVELS] <= RECLAIM_DISTANCE,
                 imb_numa_nr: numa_imbalance.next((level, weight), below, numa_weight),
                 last_balance_ns: AtomicU64::new(0),
                 balance_interval_ms: AtomicU64::new(weight),

@@ -7,8 +7,9 @@
 //!
 //! Modelled: idle loop and call functions with all their flag and queue traffic, run queues,
 //! locks, context switches, wake-ups by both paths with their choice of a CPU, task groups, load
-//! averages, load balance, tick and `nohz`, softirqs, wait queues, mutexes, futexes and pipes. Not
-//! modelled: active balance, user space, accounting, RCU.
+//! averages, load balance, tick and `nohz`, timers, idle governors, softirqs, wait queues,
+//! mutexes, futexes, pipes, loopback sockets, DMA. Not modelled: active balance, user space,
+//! accounting, RCU.
 //!
 //! Shared state is atomics throughout, relaxed where a lock or the owner orders it: that compiles
 //! to the plain loads and stores of a C kernel and leaves `unsafe` to `arch` and to the few
@@ -18,7 +19,7 @@
 //! [`lock`], [`cfs`] (queues), [`rq`], [`pelt`], [`group`], [`domain`], [`balance`], [`nohz`],
 //! [`sched`], [`placement`], [`wake`], [`smp`] (call functions), [`softirq`], [`idle`],
 //! [`cpuidle`], [`tick`], [`timer`], [`wait`] (queues, and what sleeps on them: [`mutex`],
-//! [`futex`], [`pipe`]), `bench`.
+//! [`futex`], [`pipe`], [`sock`]), `bench`.
 #![no_std]
 #![no_main]
 

@@ -12,8 +12,8 @@ use guests_sched::ttwu::TtwuVia;
 
 use crate::arch;
 use crate::arch::atomic::Ordering::Relaxed;
-use crate::cpumask::CpuMask;
 use crate::balance::cpu_facts;
+use crate::cpumask::CpuMask;
 use crate::domain::{Domain, Group};
 use crate::percpu::Cpu;
 use crate::task::Task;

@@ -23,11 +23,8 @@ struct Clock {
     period: AtomicU64,
 }
 
-static CLOCK: Line<Clock> = Line(Clock {
-    ns_scale: AtomicU64::new(0),
-    hz: AtomicU64::new(0),
-    period: AtomicU64::new(0),
-});
+static CLOCK: Line<Clock> =
+    Line(Clock { ns_scale: AtomicU64::new(0), hz: AtomicU64::new(0), period: AtomicU64::new(0) });
 
 /// Sets the conversions.
 pub(crate) fn init(clock_hz: u64, timer_hz: u32) {

@@ -300,6 +300,6 @@ mod tests {
         assert_eq!(calls(Scale::Doubled).as_deref(), Some("4000"));
         assert_eq!(calls(Scale::Full).as_deref(), Some("2000"));
         let unknown = rows.chosen(&["R9".to_owned()]).expect_err("no such row").to_string();
-        assert_eq!(unknown, "--only R9: no row begins so; they go from R0.1 to R3.5");
+        assert_eq!(unknown, "--only R9: no row begins so; they go from R0.1 to R4.4");
     }
 }
