@@ -168,7 +168,8 @@ fn run_variant<R: Rig>(
     let rig: R = boot(frame, variant)?;
     progress.advance(1, instructions(&rig));
     let seeds = frame.seeds.iter().map(|&seed| {
-        let run = measure(&rig, frame, seed).map_err(|e| e.during(format!("seed {seed}")))?;
+        let run = measure(&rig, frame, &variant.machine, seed)
+            .map_err(|e| e.during(format!("seed {seed}")))?;
         progress.advance(1, run.counters.sum("instructions").unwrap_or(0));
         Ok(run)
     });
@@ -180,14 +181,22 @@ fn instructions<R: Rig>(rig: &R) -> u64 {
 }
 
 /// Measures one seed on a fork of a machine that stands at the begin of its region.
-fn measure<R: Rig>(booted: &R, frame: &Frame, seed: u64) -> Result<SeedRun, LabError> {
+fn measure<R: Rig>(
+    booted: &R,
+    frame: &Frame,
+    machine: &Machine,
+    seed: u64,
+) -> Result<SeedRun, LabError> {
     let mut rig = booted.clone();
     rig.reseed(seed);
     // No rules, but their points are watched: sections with interrupts off are told by them.
     rig.set_rules(&[])?;
     let before = Counters::read(&rig)?;
     let begun = rig.now();
-    let traffic = frame.lines.then(|| Traffic::new(classes(&rig)));
+    let traffic = frame.lines.then(|| {
+        let cores = machine.cpus.iter().map(|cpu| cpu.core).collect();
+        Traffic::new(classes(&rig), cores)
+    });
     let wakes = (IrqOff::new(rig.points()), frame.ledger.then(Ledger::new));
     let mut observers = (wakes, traffic);
     run_to_region(&mut rig, frame.limit, false, &mut observers)?;

@@ -6,7 +6,7 @@ use crate::bench::Setup;
 use crate::fake::FakeRig;
 use crate::settings::{Dimension, Switches};
 use crate::workload::{self, Workload};
-use crate::{atomics, c2c, ipistorm, run, scenario, speed};
+use crate::{atomics, c2c, ipistorm, reproduce, run, scenario, speed, sweep};
 use emu_machine::Options;
 use emu_sim::SimTime;
 
@@ -163,4 +163,43 @@ fn workload_document() {
     assert!((report.rows[1].ratio - 1100.0 / 1200.0).abs() < 1e-9);
     assert_eq!(workload::csv(&report).lines().count(), 3);
     check("workload", &report);
+}
+
+#[test]
+fn reproduce_document() {
+    let request = reproduce::Request {
+        quick: true,
+        only: vec!["R0.2".to_owned(), "R0.4".to_owned()],
+        seeds: vec![1, 2],
+        limit: LIMIT,
+        jobs: 2,
+        results: None,
+    };
+    let report = reproduce::run::<FakeRig>(&request, &()).expect("report");
+    let verdicts: Vec<reproduce::Verdict> = report.rows.iter().map(|row| row.verdict).collect();
+    assert_eq!(verdicts, [reproduce::Verdict::Pass, reproduce::Verdict::NotMeasured]);
+    assert!((report.rows[0].emulated.expect("a ratio") - 0.8).abs() < 1e-3);
+    assert_eq!(report.seeds, [1], "a quick run has one seed");
+    assert_eq!(reproduce::csv(&report).lines().count(), 3);
+    check("reproduce", &report);
+}
+
+#[test]
+fn sweep_document() {
+    let text = r#"
+        title = "rounds"
+        bench = "busy"
+        machine = "quad"
+        switches = ["on=0-1"]
+        figure = "round"
+        label = "ns a round"
+        [[axis]]
+        name = "rounds"
+        values = ["10", "20"]
+        guest = ["iters={}"]
+    "#;
+    let sweep = sweep::Sweep::read(text).expect("a sweep");
+    let report = sweep::run::<FakeRig>(&sweep, LIMIT, 2, &()).expect("report");
+    assert_eq!(report.points.len(), 2);
+    check("sweep", &report);
 }

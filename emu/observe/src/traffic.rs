@@ -70,15 +70,21 @@ pub struct ClassTraffic {
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     classes: Classes,
+    /// Core of each cpu: a request is a thread's, the permission its core's.
+    cores: Vec<usize>,
     rows: Vec<ClassTraffic>,
-    open: BTreeMap<(CpuId, LineAddr), SimTime>,
+    open: BTreeMap<(usize, LineAddr), SimTime>,
 }
 
 impl Traffic {
-    /// Makes an observer for runs whose lines have these classes.
+    /// Makes an observer for runs whose lines have these classes and whose cpus are in these cores.
     #[must_use]
-    pub fn new(classes: Classes) -> Self {
-        Traffic { classes, ..Traffic::default() }
+    pub fn new(classes: Classes, cores: Vec<usize>) -> Self {
+        Traffic { classes, cores, ..Traffic::default() }
+    }
+
+    fn core(&self, cpu: CpuId) -> usize {
+        self.cores.get(cpu.index()).copied().unwrap_or_else(|| cpu.index())
     }
 
     /// Sums by class.
@@ -107,10 +113,10 @@ impl Observer for Traffic {
                 let row = self.row(line);
                 row.requests += 1;
                 row.writes += u64::from(write);
-                self.open.insert((record.cpu, line), record.time);
+                self.open.insert((self.core(record.cpu), line), record.time);
             }
             Event::LineGrant { line, .. } => {
-                if let Some(since) = self.open.remove(&(record.cpu, line)) {
+                if let Some(since) = self.open.remove(&(self.core(record.cpu), line)) {
                     let waited = record.time.saturating_sub(since);
                     let row = self.row(line);
                     row.waited = SimTime(row.waited.0.saturating_add(waited.0));
@@ -140,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_lasts_from_the_request_to_the_permission_of_the_same_cpu() {
+    fn a_wait_lasts_from_the_request_to_the_permission_of_the_same_core() {
         let mut classes = Classes::default();
         classes.declare(0x40, 0x40, 2);
-        let mut traffic = Traffic::new(classes);
+        let mut traffic = Traffic::new(classes, vec![0, 1, 0]);
         let line = LineAddr(1);
         let events = [
-            (100, 0, Event::LineRequest { line, write: true }),
+            (100, 2, Event::LineRequest { line, write: true }),
             (150, 1, Event::LineRequest { line, write: false }),
             (180, 0, Event::LineGrant { line, write: true }),
             (300, 0, Event::LineLost { line, kept: true }),

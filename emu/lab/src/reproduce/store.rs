@@ -39,7 +39,7 @@ impl Kept {
         };
         let row = match result {
             Ok(report) => report.rows.into_iter().next(),
-            Err(error) => return Kept { error: Some(error.to_string()), ..blank },
+            Err(error) => return Kept { error: Some(whole(&error)), ..blank },
         };
         let Some(row) = row else { return blank };
         let figures = row.figures.into_iter().map(|f| (f.name.to_owned(), f.stats.values));
@@ -59,6 +59,17 @@ impl Kept {
         let counter = || self.counters.get(name).map(|&value| vec![value]);
         figure.map(|figure| figure.1.clone()).or_else(counter)
     }
+}
+
+/// An error with its causes, on one line.
+fn whole(error: &LabError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text.replace('\n', " ")
 }
 
 /// All that was measured.
